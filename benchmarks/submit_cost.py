@@ -1,0 +1,107 @@
+"""What `plan.submit` of prepared bindings costs the calling thread, for the ports of a decode step.
+
+The graph is the decode step of SmolLM2-135M (30 layers, all its ports) at the smallest width, so
+that kernels do next to nothing and what is left is the host's work. With --model the real step
+follows, whose kernels sweep the caches between two submissions.
+"""
+
+import argparse
+import json
+import statistics
+import time
+
+import accel
+from accel import llm
+from accel.llm.llama import Config, Recording, Step, _expected
+from accel.llm.weights import Held
+
+WIDTH = 32
+
+
+def narrow_config() -> Config:
+    return Config(
+        architecture="llama",
+        layers=30,
+        hidden=WIDTH,
+        ffn=WIDTH,
+        heads=4,
+        kv_heads=4,
+        head_dim=8,
+        vocab=WIDTH,
+        context=WIDTH,
+        rope_base=1e5,
+        rotary_dim=8,
+        eps=1e-5,
+        tied=True,
+        bos=None,
+        eos=None,
+        quantization="Q4_1",
+    )
+
+
+def held(name: str, shape: tuple[int, ...]) -> Held:
+    """As the Q4_1 checkpoint holds it: an int8 embedding, affine int4 matrices, f32 gains."""
+    if len(shape) == 1:
+        return Held(name, shape, "array", accel.F32, False, 32, "F32", "f32", 0.0)
+    if name.startswith("token_embd"):
+        return Held(name, shape, "int8", accel.F16, False, 32, "Q8_0", "int8", 0.0)
+    return Held(name, shape, "int4", accel.F16, True, 32, "Q4_1", "int4", 0.0)
+
+
+def narrow_plan(runtime):
+    builder, config = runtime.new_builder("narrow"), narrow_config()
+    tensors = {name: held(name, shape) for name, shape in _expected(config).items()}
+    Recording(builder, config, tensors, accel.F16, Step(1, "last")).record()
+    return builder.compile()
+
+
+def bind(plan, device):
+    """Zeroed buffers for every port, one for every scalar."""
+    ports = {p.name: device.new_buffer(p.dtype, p.shape.elements()) for p in plan.ports()}
+    scalars = {s.name: 1.0 if str(s.kind) == "f32" else 1 for s in plan.scalars()}
+    return plan.bind(ports, scalars)
+
+
+def quantile(values: list[float], q: float) -> float:
+    return sorted(values)[int(q * (len(values) - 1))]
+
+
+def measure(plan, bound, count: int) -> dict:
+    submits, steps = [], []
+    for _ in range(count):
+        begin = time.perf_counter_ns()
+        fence = plan.submit(bound)
+        submits.append((time.perf_counter_ns() - begin) / 1e3)
+        fence.wait()
+        steps.append((time.perf_counter_ns() - begin) / 1e3)
+    warm = submits[count // 10 :]
+    return {
+        "ports": len(plan.ports()),
+        "submit_us": statistics.median(warm),
+        "submit_us_p10": quantile(warm, 0.1),
+        "submit_us_p90": quantile(warm, 0.9),
+        "step_us": statistics.median(steps[count // 10 :]),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--count", type=int, default=5000)
+    parser.add_argument("--model", help="measure this checkpoint's decode plan as well")
+    options = parser.parse_args()
+    device = accel.open_cpu(threads=1)
+    plan = narrow_plan(accel.Runtime(device))
+    print(
+        json.dumps(
+            {"bench": "submit", "plan": "narrow"} | measure(plan, bind(plan, device), options.count)
+        )
+    )
+    if options.model:
+        model = llm.load(options.model, device=device, context=512)
+        plan = model.plans["decode"]
+        result = measure(plan, bind(plan, device), max(20, options.count // 50))
+        print(json.dumps({"bench": "submit", "plan": "decode"} | result))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,13 @@
+// The CPU device. open_cpu() is declared in exec/device.h; here is what tests and benchmarks need besides.
+#pragma once
+#include "backends/cpu/kernel_api.h"
+#include "exec/device.h"
+
+namespace accel {
+
+// open_cpu with a kernel table of the caller's, which must outlive the device.
+DevicePtr open_cpu_with(const accel_cpu::KernelTable& table, const CpuOptions& options);
+// What open_cpu(options) would say of itself. Starts nothing.
+DeviceInfo cpu_info(const CpuOptions& options = {});
+
+}  // namespace accel

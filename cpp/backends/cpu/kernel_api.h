@@ -1,0 +1,40 @@
+// The interface between the CPU executor and its kernels. Kernel objects include this and no
+// standard header.
+#pragma once
+
+namespace accel_cpu {
+
+typedef unsigned int u32;
+typedef unsigned long long u64;
+
+struct KernelArgs {
+  void* const* buf;    // operands: input slots in order (null where absent), then results
+  const void* params;  // the operator's struct of shaders/shared/params
+  const u32* scalar;   // runtime scalars in attribute order, as bits
+  void* shared;  // scratch of the whole command, shared by its phases and chunks; 64-byte aligned
+};
+
+// A kernel runs as one or two phases; all chunks of a phase end before the next phase starts.
+// Chunks of one phase are independent and own disjoint outputs; how many there are never changes a
+// bit. `local` is the thread's own scratch.
+struct Phase {
+  // Number of chunks for this call; at least 1.
+  u32 (*chunks)(const void* params, u32 threads);
+  void (*run)(const KernelArgs* args, u32 chunk, u32 n_chunks, void* local);
+};
+
+struct Kernel {
+  const char* name;
+  Phase phases[2];                          // phases[1].run is null for a kernel of one phase
+  u64 (*shared_bytes)(const void* params);  // null: none
+  u64 (*local_bytes)(const void* params);   // null: none
+};
+
+// One table an instruction set, ended by a null name. Tables hold the same names.
+struct KernelTable {
+  const char* isa;    // "base", "avx2", "avx512", "neon"
+  const char* level;  // numerical level: "fma" or "base"
+  const Kernel* kernels;
+};
+
+}  // namespace accel_cpu

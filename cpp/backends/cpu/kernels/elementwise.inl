@@ -1,0 +1,89 @@
+// add, mul, scale, silu, swiglu, cast and the functions of shared/math, element by element. An operand that is one run
+// repeated is read in place, at i mod its block.
+
+static ACCEL_INLINE F16x f_add(F16x x, F16x y) { return x + y; }
+static ACCEL_INLINE F16x f_mul(F16x x, F16x y) { return x * y; }
+static ACCEL_INLINE F16x f_same(F16x x, F16x) { return x; }
+static ACCEL_INLINE F16x f_silu(F16x x, F16x) { return math_silu(x); }
+static ACCEL_INLINE F16x f_swiglu(F16x x, F16x y) { return math_swiglu(x, y); }
+static ACCEL_INLINE F16x f_exp(F16x x, F16x) { return math_exp(x); }
+static ACCEL_INLINE F16x f_log(F16x x, F16x) { return math_log(x); }
+static ACCEL_INLINE F16x f_log1p(F16x x, F16x) { return math_log1p(x); }
+static ACCEL_INLINE F16x f_tanh(F16x x, F16x) { return math_tanh(x); }
+static ACCEL_INLINE F16x f_erf(F16x x, F16x) { return math_erf(x); }
+static ACCEL_INLINE F16x f_sin(F16x x, F16x) { return math_sin(x); }
+static ACCEL_INLINE F16x f_cos(F16x x, F16x) { return math_cos(x); }
+
+static u32 elementwise_chunks(const void* params, u32 threads) {
+  return chunks_of(((const ElementwiseParams*)params)->n, kGrain, threads);
+}
+
+// Sixteen elements of an operand whose block is 1 are one value.
+template <class T> static ACCEL_INLINE F16x operand_at(const T* x, u64 i, bool one, int n) {
+  if (one) {
+    T same[16];
+    for (int k = 0; k < 16; ++k) same[k] = x[0];
+    return load(same);
+  }
+  return n == 16 ? load(x + i) : load_n(x + i, n);
+}
+
+template <F16x (*f)(F16x, F16x), class X, class Y>
+static ACCEL_INLINE void map_run(const X* x, const X* y, Y* out, u64 n, bool x_one, bool y_one) {
+  u64 i = 0;
+  for (; i + 16 <= n; i += 16)
+    store(out + i, f(operand_at(x, i, x_one, 16), operand_at(y, i, y_one, 16)));
+  if (i < n) {
+    const int rest = (int)(n - i);
+    store_n(out + i, f(operand_at(x, i, x_one, rest), operand_at(y, i, y_one, rest)), rest);
+  }
+}
+
+// out[i] = f(x[i mod x_block], y[i mod y_block])
+template <F16x (*f)(F16x, F16x), class X, class Y>
+static void map_two(const KernelArgs* a, u32 chunk, u32 n_chunks, void*) {
+  const ElementwiseParams& p = *(const ElementwiseParams*)a->params;
+  const X* x = (const X*)a->buf[0];
+  const X* y = (const X*)a->buf[1];
+  Y* out = (Y*)a->buf[2];
+  const Range r = range_of(p.n, 16, chunk, n_chunks);
+  const bool x_one = p.x_block == 1, y_one = p.y_block == 1;
+  u64 i = r.lo;
+  while (i < r.hi) {
+    const u64 xi = i % p.x_block, yi = i % p.y_block;
+    u64 n = r.hi - i;
+    if (!x_one) n = at_most(n, p.x_block - xi);
+    if (!y_one) n = at_most(n, p.y_block - yi);
+    if (x_one) map_run<f, X, Y>(x, y + yi, out + i, n, true, y_one);
+    else if (y_one) map_run<f, X, Y>(x + xi, y, out + i, n, false, true);
+    else map_run<f, X, Y>(x + xi, y + yi, out + i, n, false, false);
+    i += n;
+  }
+}
+
+// out[i] = f(x[i mod x_block], factor)
+template <F16x (*f)(F16x, F16x), class X, class Y>
+static ACCEL_INLINE void map_with(const KernelArgs* a, u32 chunk, u32 n_chunks, F16x factor) {
+  const ElementwiseParams& p = *(const ElementwiseParams*)a->params;
+  const X* x = (const X*)a->buf[0];
+  Y* out = (Y*)a->buf[1];
+  const Range r = range_of(p.n, 16, chunk, n_chunks);
+  u64 i = r.lo;
+  while (i < r.hi) {
+    const bool one = p.x_block == 1;
+    const u64 xi = i % p.x_block, n = one ? r.hi - i : at_most(r.hi - i, p.x_block - xi);
+    u64 k = 0;
+    for (; k + 16 <= n; k += 16) store(out + i + k, f(operand_at(x + xi, k, one, 16), factor));
+    const int rest = (int)(n - k);
+    if (rest) store_n(out + i + k, f(operand_at(x + xi, k, one, rest), factor), rest);
+    i += n;
+  }
+}
+template <F16x (*f)(F16x, F16x), class X, class Y>
+static void map_one(const KernelArgs* a, u32 chunk, u32 n_chunks, void*) {
+  map_with<f, X, Y>(a, chunk, n_chunks, splat(0.0f));
+}
+template <class X> static void scale_run(const KernelArgs* a, u32 chunk, u32 n_chunks, void*) {
+  map_with<f_mul, X, X>(
+      a, chunk, n_chunks, splat(__builtin_bit_cast(float, a->scalar[0])));
+}

@@ -1,0 +1,102 @@
+// quant_matmul: int8 weights in blocks of 32 of the flat index, one f16 scale a block; a weight is scale * quant.
+
+struct Int8Weight {
+  const signed char* q;
+  const f16* scales;
+};
+// Rows of whole blocks: the weight can be read as stored by one activation row.
+struct Int8Rows {
+  Int8Weight any;
+};
+
+static ACCEL_INLINE float widen_one(float v) { return v; }
+static ACCEL_INLINE float widen_one(bf16 v) {
+  const u32 bits = (u32)v.bits << 16;
+  float f;
+  __builtin_memcpy(&f, &bits, 4);
+  return f;
+}
+static ACCEL_INLINE float widen_one(f16 v) {
+#if ACCEL_ISA_avx512 || ACCEL_ISA_avx2
+  return _cvtsh_ss(v.bits);
+#else
+  const f16 four[4] = {v, v, v, v};
+  return v_load(four)[0];
+#endif
+}
+
+static ACCEL_INLINE void dequant(const Int8Weight& s, u64 i, u32 count, float* dst) {
+  while (count) {
+    const u32 length = least(count, 32 - (u32)(i % 32));
+    const F16x scale = splat(widen_one(s.scales[i / 32]));
+    const signed char* q = s.q + i;
+    if (length >= 16) {
+      store(dst, scale * load(q));
+      store(dst + length - 16, scale * load(q + length - 16));
+    } else {
+      store(dst, scale * load_n(q, (int)length));
+    }
+    i += length, dst += length, count -= length;
+  }
+}
+static ACCEL_INLINE void dequant(const Int8Rows& s, u64 i, u32 count, float* dst) {
+  dequant(s.any, i, count, dst);
+}
+
+template <class X>
+static void nk_stream(const Product& p, const X* x, const Int8Rows& weight, const Rect& r,
+                      float* local) {
+  nk_pack_rows(x, p.K, 0, 1, local);
+  const u32 groups = p.K / 32;
+  float* scales = local + nk_width(p.K);  // [kStreamRows][groups]
+  const u64 ahead = bytes_ahead((u64)kStreamRows * p.K, 2 * kAhead);
+  for (u32 n = r.n0; n < r.n1; n += kStreamRows) {
+    widen(weight.any.scales + (u64)n * groups, least(kStreamRows, r.n1 - n) * groups, scales);
+    const signed char* q[kStreamRows];
+    const float* s[kStreamRows];
+    F16x a[kStreamRows];
+    for (u32 i = 0; i < kStreamRows; ++i) {
+      const u32 row = stream_row(n, i, r.n1);
+      q[i] = weight.any.q + (u64)row * p.K;
+      s[i] = scales + (row - n) * groups;
+      a[i] = splat(0.0f);
+    }
+    const char* next = (const char*)q[0] + ahead;
+    for (u32 g = 0; g < groups; ++g, next += kStreamRows * 32) {
+      for (u32 b = 0; b < kStreamRows * 32; b += 64) __builtin_prefetch(next + b);
+      const F16x x0 = load(local + g * 32), x1 = load(local + g * 32 + 16);
+      for (u32 i = 0; i < kStreamRows; ++i) {
+        const F16x scale = splat(s[i][g]);
+        a[i] = fma(x0, scale * load(q[i] + g * 32), a[i]);
+        a[i] = fma(x1, scale * load(q[i] + g * 32 + 16), a[i]);
+      }
+    }
+    stream_store(p, a, n, r.n1);
+  }
+}
+
+static ACCEL_INLINE Int8Weight int8_weight(const KernelArgs* args) {
+  return {(const signed char*)args->buf[1], (const f16*)args->buf[2]};
+}
+static ACCEL_INLINE Product int8_product(const KernelArgs* args) {
+  return product_of(args, nullptr, args->buf[3]);
+}
+
+template <class X>
+static void nk_int8(const KernelArgs* args, u32 chunk, u32 n_chunks, void* local) {
+  const Product p = int8_product(args);
+  const Rect r = product_range(p, kTileRows, chunk, n_chunks);
+  nk_run<X>(p, args, Int8Rows{int8_weight(args)}, r, local);
+}
+template <class X>
+static void nk_any_int8(const KernelArgs* args, u32 chunk, u32 n_chunks, void* local) {
+  const Product p = int8_product(args);
+  const Rect r = product_range(p, kTileRows, chunk, n_chunks);
+  nk_run<X>(p, args, int8_weight(args), r, local);
+}
+template <class X>
+static void kn_int8(const KernelArgs* args, u32 chunk, u32 n_chunks, void* local) {
+  const Product p = int8_product(args);
+  const Rect r = product_range(p, kChainRows, chunk, n_chunks);
+  kn_run<X>(p, args, int8_weight(args), r, local);
+}

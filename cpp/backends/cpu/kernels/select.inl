@@ -1,0 +1,277 @@
+// argmax and the two masks: selections in the order (value descending, index ascending), where -0 equals +0 and NaN comes
+// last.
+
+// ---------------------------------------------------------------- argmax
+
+// A row is cut into pieces of fixed length, so that one long row feeds several threads; the second phase joins the pieces
+// in ascending order.
+enum { kArgmaxPiece = 8192 };
+struct Best {
+  float value;
+  u32 index;
+};
+static inline u64 argmax_pieces(const RowsParams& p) { return (p.width + kArgmaxPiece - 1) / kArgmaxPiece; }
+static u64 argmax_shared(const void* params) {
+  const RowsParams& p = *(const RowsParams*)params;
+  return sizeof(Best) * p.rows * argmax_pieces(p);
+}
+static u32 argmax_chunks(const void* params, u32 threads) {
+  const RowsParams& p = *(const RowsParams*)params;
+  const u64 pieces = p.rows * argmax_pieces(p);
+  return (u32)at_most(chunks_of((u64)p.rows * p.width, kGrain, threads), pieces);
+}
+
+// Strictly greater replaces, from -3.4e38 at index 0: the lowest index among equals, never NaN.
+static ACCEL_INLINE Best best_of(const float* x, u32 from, u32 to) {
+  F16x value = splat(-3.4e38f);
+  I16x index = isplat(0);
+  int lane[16];
+  for (int i = 0; i < 16; ++i) lane[i] = (int)from + i;
+  I16x at = iload(lane);
+  u32 c = from;
+  for (; c + 16 <= to; c += 16) {
+    const F16x v = load(x + c);
+    const M16x more = value < v;
+    value = select(more, v, value);
+    index = select(more, at, index);
+    at = at + isplat(16);
+  }
+  if (c < to) {
+    const F16x v = load_n(x + c, (int)(to - c));
+    const M16x more = (value < v) & lanes_below((int)(to - c));
+    value = select(more, v, value);
+    index = select(more, at, index);
+  }
+  float values[16];
+  int indices[16];
+  store(values, value);
+  istore(indices, index);
+  Best best = {values[0], (u32)indices[0]};
+  for (int i = 1; i < 16; ++i)
+    if (values[i] > best.value || (values[i] == best.value && (u32)indices[i] < best.index))
+      best = {values[i], (u32)indices[i]};
+  return best;
+}
+static void argmax_run(const KernelArgs* a, u32 chunk, u32 n_chunks, void*) {
+  const RowsParams& p = *(const RowsParams*)a->params;
+  const u64 pieces = argmax_pieces(p);
+  const Range r = range_of(p.rows * pieces, 1, chunk, n_chunks);
+  for (u64 i = r.lo; i < r.hi; ++i) {
+    const u64 from = i % pieces * kArgmaxPiece;
+    const float* x = (const float*)a->buf[0] + i / pieces * p.width;
+    ((Best*)a->shared)[i] = best_of(x, (u32)from, (u32)at_most(from + kArgmaxPiece, p.width));
+  }
+}
+static void argmax_join(const KernelArgs* a, u32, u32, void*) {
+  const RowsParams& p = *(const RowsParams*)a->params;
+  const u64 pieces = argmax_pieces(p);
+  for (u64 row = 0; row < p.rows; ++row) {
+    const Best* part = (const Best*)a->shared + row * pieces;
+    Best best = {-3.4e38f, 0};
+    for (u64 i = 0; i < pieces; ++i)
+      if (part[i].value > best.value) best = part[i];
+    ((u32*)a->buf[1])[row] = best.index;
+  }
+}
+
+// ---------------------------------------------------------------- the order
+
+// A value as an unsigned key that grows with it: one key for both zeros, 0 for NaN.
+static inline u32 key_of(float x) {
+  if (x != x) return 0;
+  const u32 bits = __builtin_bit_cast(u32, x + 0.0f);
+  return bits >> 31 ? ~bits : bits | 0x80000000u;
+}
+static ACCEL_INLINE I16x keys_of(F16x x) {
+  const I16x b = bits(x + splat(0.0f));
+  const I16x key = b ^ (sar<31>(b) | isplat((int)0x80000000u));
+  return select(x == x, key, isplat(0));
+}
+// One bit a lane: lo <= key <= hi, unsigned, for the n elements from x on.
+static ACCEL_INLINE u32 keys_within(const float* x, int n, u32 lo, u32 hi) {
+  const I16x top = isplat((int)0x80000000u);
+  const I16x key = keys_of(n == 16 ? load(x) : load_n(x, n)) - isplat((int)lo);
+  const u32 out = mask_bits((isplat((int)(hi - lo)) ^ top) < (key ^ top));
+  return ~out & ((1u << n) - 1u);
+}
+
+enum {
+  kDigits = 4096,  // 12 bits of the key at a time: 31..20, 19..8, then the last 8
+  kBatch = 4096,   // entries sorted at once
+};
+struct SelectScratch {
+  u32 counts[3][kDigits];
+  u32 more[kDigits];    // a second set of counters: neighbours often share a digit
+  u64 entries[kBatch];  // key, then the complement of the index: descending order is the order
+  u64 spare[kBatch];
+};
+static u64 select_local(const void*) { return sizeof(SelectScratch); }
+
+// What the walk looks for: the k-th entry, or the entry at which the sum of the values reaches the target.
+struct Walk {
+  const float* x;
+  u32 width;
+  u64 limit;       // entries at most
+  bool by_sum;
+  float target, sum;
+  u64 taken;
+  u32 last_index;  // of the entry taken last
+};
+// Takes one entry; false when the walk ends.
+static inline bool take(Walk& w, u32 index) {
+  if (w.taken == w.limit || (w.by_sum && !(w.sum < w.target))) return false;
+  w.sum = w.sum + w.x[index];
+  w.last_index = index;
+  ++w.taken;
+  return true;
+}
+
+// Descending, by digits of 8 bits from the low end; insertion where the batch is short.
+static void sort_entries(SelectScratch& s, u32 n) {
+  if (n <= 32) {
+    for (u32 i = 1; i < n; ++i) {
+      const u64 entry = s.entries[i];
+      u32 j = i;
+      for (; j > 0 && s.entries[j - 1] < entry; --j) s.entries[j] = s.entries[j - 1];
+      s.entries[j] = entry;
+    }
+    return;
+  }
+  // Entries were collected by ascending index, and the sort is stable, so the four digits of the key are enough.
+  u64 *from = s.entries, *to = s.spare;
+  for (int shift = 32; shift < 64; shift += 8) {
+    u32 start[257] = {};
+    for (u32 i = 0; i < n; ++i) ++start[256 - (from[i] >> shift & 255)];
+    for (int d = 0; d < 256; ++d) start[d + 1] += start[d];
+    for (u32 i = 0; i < n; ++i) to[start[255 - (from[i] >> shift & 255)]++] = from[i];
+    u64* other = from;
+    from = to;
+    to = other;
+  }
+}
+
+// Sorts and takes the entries with keys in [lo, hi]; their number is at most kBatch.
+static bool take_batch(SelectScratch& s, Walk& w, u32 lo, u32 hi) {
+  u32 n = 0;
+  for (u32 i = 0; i < w.width; i += 16)
+    for (u32 m = keys_within(w.x + i, (int)at_most(16, w.width - i), lo, hi); m; m &= m - 1) {
+      const u32 index = i + (u32)__builtin_ctz(m);
+      s.entries[n++] = (u64)key_of(w.x[index]) << 32 | (u32)~index;
+    }
+  sort_entries(s, n);
+  for (u32 i = 0; i < n; ++i)
+    if (!take(w, ~(u32)s.entries[i])) return false;
+  return true;
+}
+// Takes all entries of one key, in the order of their indices.
+static bool take_equal(Walk& w, u32 key) {
+  for (u32 i = 0; i < w.width; i += 16)
+    for (u32 m = keys_within(w.x + i, (int)at_most(16, w.width - i), key, key); m; m &= m - 1)
+      if (!take(w, i + (u32)__builtin_ctz(m))) return false;
+  return true;
+}
+
+// How many entries have each first digit.
+static void count_first_digits(SelectScratch& s, const Walk& w) {
+  u32 *even = s.counts[0], *odd = s.more;
+  __builtin_memset(even, 0, sizeof s.more);
+  __builtin_memset(odd, 0, sizeof s.more);
+  u32 i = 0;
+  for (; i + 16 <= w.width; i += 16) {
+    int digit[16];
+    istore(digit, shr<20>(keys_of(load(w.x + i))));
+    ACCEL_UNROLL for (int k = 0; k < 16; k += 2) {
+      ++even[digit[k]];
+      ++odd[digit[k + 1]];
+    }
+  }
+  for (; i < w.width; ++i) ++even[key_of(w.x[i]) >> 20];
+  for (int d = 0; d < kDigits; ++d) even[d] += odd[d];
+}
+// How many of the entries with keys in [lo, hi] have each digit at `shift`.
+static void count_digits(u32* counts, const Walk& w, u32 lo, u32 hi, int shift, u32 digits) {
+  __builtin_memset(counts, 0, digits * sizeof(u32));
+  for (u32 i = 0; i < w.width; i += 16)
+    for (u32 m = keys_within(w.x + i, (int)at_most(16, w.width - i), lo, hi); m; m &= m - 1)
+      ++counts[key_of(w.x[i + (u32)__builtin_ctz(m)]) >> shift & (digits - 1)];
+}
+
+// Walks the entries whose key begins with `prefix`, digit by digit from the top: runs of digits that make up a batch are
+// sorted; a digit with more entries than a batch is walked by its next digit.
+static bool walk_digits(SelectScratch& s, Walk& w, int level, u32 prefix) {
+  static const int shifts[3] = {20, 8, 0};
+  static const u32 digits[3] = {4096, 4096, 256};
+  const int shift = shifts[level];
+  u32* counts = s.counts[level];
+  const u32 base = level == 0 ? 0 : prefix << shifts[level - 1];
+  const u32 below = shift ? (1u << shift) - 1 : 0;
+  if (level == 0) count_first_digits(s, w);
+  else count_digits(counts, w, base, base | ((1u << shifts[level - 1]) - 1), shift, digits[level]);
+  u32 want = 128;
+  for (int d = (int)digits[level] - 1; d >= 0;) {
+    u32 total = 0;
+    const int high = d;
+    while (d >= 0 && total < want && total + counts[d] <= kBatch) total += counts[d--];
+    if (total && !take_batch(s, w, base | (u32)(d + 1) << shift, (base | (u32)high << shift) | below))
+      return false;
+    want = want < kBatch / 2 ? 2 * want : (u32)kBatch;
+    if (d < 0 || counts[d] <= kBatch) continue;
+    const u32 key = base | (u32)d << shift;
+    if (!(level == 2 ? take_equal(w, key) : walk_digits(s, w, level + 1, key >> shift))) return false;
+    --d;
+  }
+  return true;
+}
+
+// Keeps the entries up to the one taken last, writes +0 over the others.
+static void write_mask(const Walk& w, float* out) {
+  if (w.taken == 0) {
+    __builtin_memset(out, 0, (u64)w.width * sizeof(float));
+    return;
+  }
+  const u32 last = key_of(w.x[w.last_index]);
+  for (u32 i = 0; i < w.width; i += 16) {
+    const int n = (int)at_most(16, w.width - i);
+    u32 kept = last == 0xffffffffu ? 0 : keys_within(w.x + i, n, last + 1, 0xffffffffu);
+    // Of equal keys, the lanes up to the last index.
+    const u32 upto = w.last_index < i ? 0 : w.last_index - i >= 15 ? 0xffff : (2u << (w.last_index - i)) - 1;
+    if (upto) kept |= keys_within(w.x + i, n, last, last) & upto;
+    const F16x x = n == 16 ? load(w.x + i) : load_n(w.x + i, n);
+    const F16x y = kept == 0xffff ? x : select(lanes_of_bits(kept), x, splat(0.0f));
+    if (n == 16) store(out + i, y);
+    else store_n(out + i, y, n);
+  }
+}
+
+// The lane sum of CONTRACT 23.3: 128 lanes, then lane i takes lane i + s for s = 64, 32, ..., 1.
+static float lane_sum(const float* x, u32 width) {
+  F16x acc[8];
+  for (int i = 0; i < 8; ++i) acc[i] = splat(0.0f);
+  u32 c = 0;
+  for (; c + 128 <= width; c += 128)
+    for (int i = 0; i < 8; ++i) acc[i] = acc[i] + load(x + c + 16 * i);
+  for (int i = 0; c < width; ++i, c += 16)
+    acc[i] = acc[i] + load_n(x + c, (int)at_most(16, width - c));
+  for (int s = 4; s >= 1; s /= 2)
+    for (int i = 0; i < s; ++i) acc[i] = acc[i] + acc[i + s];
+  return sum16(acc[0]);
+}
+
+static u32 mask_chunks(const void* params, u32 threads) {
+  const RowsParams& p = *(const RowsParams*)params;
+  return threads < 2 ? 1 : p.rows;
+}
+template <bool by_sum> static void mask_run(const KernelArgs* a, u32 chunk, u32 n_chunks, void* local) {
+  const RowsParams& p = *(const RowsParams*)a->params;
+  const Range r = range_of(p.rows, 1, chunk, n_chunks);
+  for (u64 row = r.lo; row < r.hi; ++row) {
+    Walk w = {};
+    w.x = (const float*)a->buf[0] + row * p.width;
+    w.width = p.width;
+    w.by_sum = by_sum;
+    if (by_sum) w.target = p.p * lane_sum(w.x, p.width);
+    w.limit = !by_sum ? p.k : p.exact ? p.width : 128;
+    if (!by_sum || 0.0f < w.target) walk_digits(*(SelectScratch*)local, w, 0, 0);
+    write_mask(w, (float*)a->buf[1] + row * p.width);
+  }
+}

@@ -1,0 +1,109 @@
+#include "backends/cpu/program.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string_view>
+#include <unordered_map>
+
+#include "exec/memory.h"
+
+namespace accel {
+
+static int64_t limit_of_machine() {
+  const int64_t total = memory_total();
+  return total > 0 ? total : int64_t(1) << 40;
+}
+
+CpuCore::CpuCore(const CpuOptions& o, const accel_cpu::KernelTable& t, int threads)
+    : WorkerHost(o.lose_at), options(o), table(t), max_bytes(limit_of_machine()), pool(threads) {}
+
+CpuProgram::CpuProgram(std::shared_ptr<CpuCore> core, const PlanData& plan) : core_(std::move(core)) {
+  resolve(plan);
+  allocate(plan);
+  core_->live_programs.fetch_add(1, std::memory_order_acq_rel);
+}
+
+CpuProgram::~CpuProgram() { core_->live_programs.fetch_sub(1, std::memory_order_acq_rel); }
+
+void CpuProgram::resolve(const PlanData& plan) {
+  std::unordered_map<std::string_view, const accel_cpu::Kernel*> by_name;
+  for (const accel_cpu::Kernel* k = core_->table.kernels; k->name; ++k) by_name.emplace(k->name, k);
+  size_t operands = 0;
+  for (const Command& c : plan.commands) {
+    const auto at = by_name.find(c.row->kernel);
+    if (at == by_name.end())
+      throw Error(ErrorKind::internal, "internal",
+                  std::string("kernel ") + c.row->kernel + " is missing from the table " + core_->table.isa +
+                      "; please report this");
+    const accel_cpu::Kernel& kernel = *at->second;
+    const void* params = c.params.data();
+    Step step{&kernel, operands, params_.size(), scalar_index_.size(), {0, 0}};
+    for (int p = 0; p < 2; ++p) {
+      if (!kernel.phases[p].run) continue;
+      step.chunks[p] = kernel.phases[p].chunks(params, uint32_t(core_->pool.threads()));
+      ACCEL_CHECK(step.chunks[p] >= 1);
+    }
+    ACCEL_CHECK(step.chunks[0] >= 1);
+    if (kernel.shared_bytes) shared_bytes_ = std::max(shared_bytes_, int64_t(kernel.shared_bytes(params)));
+    if (kernel.local_bytes) local_stride_ = std::max(local_stride_, int64_t(kernel.local_bytes(params)));
+    operands += c.operands.size();
+    params_.insert(params_.end(), c.params.begin(), c.params.end());
+    scalar_index_.insert(scalar_index_.end(), c.scalars.begin(), c.scalars.end());
+    steps_.push_back(step);
+  }
+  for (const int i : scalar_index_) ACCEL_CHECK(i >= 0 && size_t(i) < plan.graph.scalars.size());
+  scalar_bits_.resize(scalar_index_.size());
+}
+
+void CpuProgram::allocate(const PlanData& plan) {
+  const std::string what = "plan " + plan.label + ": ";
+  const int64_t limit = core_->max_bytes, threads = core_->pool.threads();
+  // Two lines between the threads' scratch: neighbouring lines are fetched in pairs.
+  local_stride_ = (local_stride_ + 127) / 128 * 128;
+  arena_bytes_ = plan.memory.transient_bytes;
+  if (arena_bytes_) arena_ = allocate_zeroed(arena_bytes_, limit, what + "the arena of the transients");
+  if (shared_bytes_) shared_ = allocate_zeroed(shared_bytes_, limit, what + "the scratch of its kernels");
+  if (local_stride_) local_ = allocate_zeroed(local_stride_ * threads, limit, what + "the scratch of its threads");
+  for (const FrequencyTable& t : plan.tables)
+    tables_.push_back(allocate_zeroed(t.rotary_dim / 2 * int64_t(sizeof(float)), limit, what + "a frequency table"));
+}
+
+namespace {
+struct PhaseCall {
+  void (*run)(const accel_cpu::KernelArgs*, accel_cpu::u32, accel_cpu::u32, void*);
+  const accel_cpu::KernelArgs* args;
+  uint32_t n_chunks;
+  char* local;
+  int64_t stride;
+};
+void run_chunk(void* context, uint32_t chunk, uint32_t thread) {
+  const PhaseCall& c = *static_cast<const PhaseCall*>(context);
+  c.run(c.args, chunk, c.n_chunks, c.local + thread * c.stride);
+}
+}  // namespace
+
+void CpuProgram::run_phase(const Step& step, int phase, const accel_cpu::KernelArgs& args) {
+  const uint32_t n = step.chunks[phase];
+  PhaseCall call{step.kernel->phases[phase].run, &args, n, static_cast<char*>(local_.get()), local_stride_};
+  if (n == 1) call.run(&args, 0, 1, call.local);
+  else core_->pool.run(n, run_chunk, &call);
+}
+
+std::optional<Error> CpuProgram::run(void* const* table, const uint32_t* scalars) {
+  const Pool::Turn turn(core_->pool);
+  if (const int fill = core_->options.debug_fill; fill >= 0) {
+    if (arena_) std::memset(arena_.get(), fill, size_t(arena_bytes_));
+    if (shared_) std::memset(shared_.get(), fill, size_t(shared_bytes_));
+    if (local_) std::memset(local_.get(), fill, size_t(local_stride_ * core_->pool.threads()));
+  }
+  for (size_t i = 0; i < scalar_index_.size(); ++i) scalar_bits_[i] = scalars[scalar_index_[i]];
+  for (const Step& step : steps_) {
+    const accel_cpu::KernelArgs args{table + step.operand, params_.data() + step.param,
+                                     scalar_bits_.data() + step.scalar, shared_.get()};
+    run_phase(step, 0, args);
+    if (step.chunks[1]) run_phase(step, 1, args);
+  }
+  return std::nullopt;
+}
+
+}  // namespace accel

@@ -1,0 +1,56 @@
+// A plan compiled for the CPU: kernels resolved, scratch and arena allocated, commands ready to be walked.
+#pragma once
+#include <string>
+
+#include "backends/cpu/kernel_api.h"
+#include "backends/cpu/pool.h"
+#include "exec/device.h"
+#include "exec/worker_queue.h"
+
+namespace accel {
+
+// What a CPU device shares with its queues and programs.
+class CpuCore : public WorkerHost {
+ public:
+  CpuCore(const CpuOptions& options, const accel_cpu::KernelTable& table, int threads);
+  void start() override { pool.start(); }
+  void enter_worker() override { pool.enter_worker(); }
+  // A waiter that spins on a machine full of workers takes a core from one of them.
+  int64_t spin_ns() const override { return pool.uses_every_cpu() ? 5000 : 50000; }
+
+  const CpuOptions options;
+  const accel_cpu::KernelTable& table;
+  const int64_t max_bytes;
+  Pool pool;
+};
+
+class CpuProgram : public Program {
+ public:
+  // Throws an internal error for a kernel that the table lacks, capacity errors for the memory.
+  CpuProgram(std::shared_ptr<CpuCore> core, const PlanData& plan);
+  ~CpuProgram() override;
+  std::optional<Error> run(void* const* table, const uint32_t* scalars) override;
+  void* arena() const override { return arena_.get(); }
+  void* frequency_table(int i) const override { return tables_[size_t(i)].get(); }
+
+ private:
+  struct Step {
+    const accel_cpu::Kernel* kernel;
+    size_t operand, param, scalar;  // first of each in the flat lists
+    uint32_t chunks[2];             // 0: no such phase
+  };
+  void resolve(const PlanData& plan);
+  void allocate(const PlanData& plan);
+  void run_phase(const Step& step, int phase, const accel_cpu::KernelArgs& args);
+
+  std::shared_ptr<CpuCore> core_;
+  std::vector<Step> steps_;
+  std::vector<uint32_t> params_;
+  std::vector<int> scalar_index_;      // declared scalar of each kernel scalar, commands in turn
+  std::vector<uint32_t> scalar_bits_;  // as the kernels read them
+  int64_t shared_bytes_ = 0, local_stride_ = 0, arena_bytes_ = 0;
+  std::shared_ptr<void> arena_, shared_, local_;
+  std::vector<std::shared_ptr<void>> tables_;
+};
+
+}  // namespace accel

@@ -1,0 +1,148 @@
+// numpy arrays over buffers and buffers over numpy arrays. What needs a copy is refused by the name
+// of the call that makes it.
+#include <cstring>
+
+#include "bindings/bindings.h"
+
+namespace accel::bindings {
+namespace {
+
+std::optional<DType> dtype_of(const py::dtype& t) {
+  const char order = t.byteorder();
+  if (order != '=' && order != '|') return std::nullopt;
+  const char kind = t.kind();
+  const auto size = t.itemsize();
+  if (kind == 'f' && size == 4) return DType::F32;
+  if (kind == 'f' && size == 2 && t.num() == 23) return DType::F16;  // numpy's half
+  if (kind == 'i' && size == 4) return DType::I32;
+  if (kind == 'u' && size == 4) return DType::U32;
+  if (kind == 'i' && size == 1) return DType::I8;
+  if (kind == 'u' && size == 1) return DType::U8;
+  if (size == 2 && t.attr("name").cast<std::string>() == "bfloat16") return DType::BF16;
+  return std::nullopt;
+}
+
+// Keeps a buffer's bytes for as long as an array over them lives, also after the buffer is closed.
+py::capsule holder_of(std::shared_ptr<void> memory) {
+  return py::capsule(new std::shared_ptr<void>(std::move(memory)),
+                     [](void* p) { delete static_cast<std::shared_ptr<void>*>(p); });
+}
+
+bool has_dlpack(py::handle x) {
+  return py::hasattr(x, "__dlpack__");
+}
+
+}  // namespace
+
+std::string HostArray::type_text() const {
+  std::string text = py::str(array.dtype().attr("name")).cast<std::string>() + "[";
+  for (py::ssize_t i = 0; i < array.ndim(); ++i)
+    text += (i ? " " : "") + std::to_string(array.shape(i));
+  return text + "]";
+}
+
+HostArray host_array(py::array array) {
+  HostArray h;
+  h.dtype = dtype_of(array.dtype());
+  const int flags = py::detail::array_proxy(array.ptr())->flags;
+  h.contiguous = flags & py::detail::npy_api::NPY_ARRAY_C_CONTIGUOUS_;
+  h.writable = array.writeable();
+  h.count = array.size();
+  h.data = py::detail::array_proxy(array.ptr())->data;
+  const size_t size = h.dtype ? size_t(size_of(*h.dtype)) : 1;
+  h.aligned = reinterpret_cast<uintptr_t>(h.data) % size == 0;
+  h.array = std::move(array);
+  return h;
+}
+
+HostArray array_arg(Arg a, py::handle value) {
+  if (py::isinstance<py::array>(value)) return host_array(py::reinterpret_borrow<py::array>(value));
+  if (!PyObject_CheckBuffer(value.ptr()) && !py::hasattr(value, "__array_interface__"))
+    wrong_type(a, value, "a numpy array, or have the buffer protocol or __array_interface__");
+  return host_array(py::module_::import("numpy").attr("asarray")(value).cast<py::array>());
+}
+
+py::dtype numpy_dtype(DType t) {
+  static const char* const names[] = {"float32", "float16", "", "int32", "uint32", "int8", "uint8"};
+  if (t != DType::BF16) return py::dtype(names[int(t)]);
+  try {
+    return py::dtype::from_args(py::module_::import("ml_dtypes").attr("bfloat16"));
+  } catch (py::error_already_set& e) {
+    if (!e.matches(PyExc_ImportError)) throw;
+    throw unsupported_error(
+        "numpy has no bf16 of its own; install ml_dtypes to read bf16 as arrays");
+  }
+}
+
+py::array array_over(const BufferPtr& buffer) {
+  py::array array(numpy_dtype(buffer->dtype), std::vector<py::ssize_t>{buffer->count},
+                  std::vector<py::ssize_t>{}, buffer->host(), holder_of(buffer->memory()));
+  if (!buffer->writable)
+    py::detail::array_proxy(array.ptr())->flags &= ~py::detail::npy_api::NPY_ARRAY_WRITEABLE_;
+  return array;
+}
+
+py::array empty_array(DType t, int64_t count) {
+  return py::array(numpy_dtype(t), std::vector<py::ssize_t>{count});
+}
+
+std::optional<Problem> in_place_problem(const std::string& name, const HostArray& a, DType dtype,
+                                        bool written) {
+  const std::string is = name + " is a " + a.type_text() + " array";
+  const std::string numpy_name =
+      dtype == DType::BF16
+          ? "ml_dtypes.bfloat16"
+          : "numpy." + py::str(numpy_dtype(dtype).attr("name")).cast<std::string>();
+  if (a.dtype != dtype)
+    return Problem{"dtype", name,
+                   is + " and must be " + name_of(dtype) + "; array.astype(" + numpy_name +
+                       ") makes the copy"};
+  if (!a.contiguous)
+    return Problem{"layout", name,
+                   is + " with strides and must be C-contiguous; "
+                        "numpy.ascontiguousarray(array) makes the copy"};
+  if (!a.aligned)
+    return Problem{"alignment", name,
+                   is + " at an odd address and must be aligned to " +
+                       std::to_string(size_of(dtype)) +
+                       " bytes; array.copy() makes an aligned one"};
+  if (written && !a.writable)
+    return Problem{"read_only", name,
+                   is + " that cannot be written and must be writable; "
+                        "array.copy() makes a writable one"};
+  return std::nullopt;
+}
+
+BufferPtr buffer_of_array(const DevicePtr& device, py::handle value, const std::string& label) {
+  if (!py::isinstance<py::array>(value) && has_dlpack(value))
+    return buffer_of_dlpack(device, py::reinterpret_borrow<py::object>(value), true);
+  HostArray a = array_arg({"buffer", "array"}, value);
+  if (!a.dtype)
+    throw bind_error(
+        "dtype", "array",
+        "buffer: array is " + a.type_text() + " and must be f32, f16, bf16, i32, u32, i8 or u8");
+  // Packing reads the caller's memory once more; only a strided array needs it.
+  py::array packed = a.contiguous ? a.array : py::array::ensure(a.array, py::array::c_style);
+  const void* data = packed.data();
+  BufferPtr buffer = unlocked([&] {
+    BufferPtr made = device->new_buffer(*a.dtype, a.count, label);
+    std::memcpy(made->host(), data, size_t(made->bytes()));
+    return made;
+  });
+  buffer->copied = true;
+  return buffer;
+}
+
+void require_open(const char* call, const BufferPtr& buffer) {
+  buffer->device()->check_alive();
+  if (buffer->closed())
+    throw bind_error(
+        "lifetime", buffer->label,
+        std::string(call) + ": buffer " + buffer->label + " is closed and must be open");
+}
+
+void wait_until_unused(const BufferPtr& buffer) {
+  buffer->wait_idle(-1, poll_signals);
+}
+
+}  // namespace accel::bindings

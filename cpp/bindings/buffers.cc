@@ -1,0 +1,151 @@
+// Buffer and BufferView.
+#include <cstring>
+
+#include "bindings/bindings.h"
+
+namespace accel::bindings {
+namespace {
+
+// The array a caller reads into or writes from: same dtype, same count, C-contiguous.
+void require_like(const char* call, const char* name, const HostArray& a, const Buffer& b) {
+  const std::string is = std::string(call) + ": " + name + " is a " + a.type_text() + " array";
+  if (a.dtype != b.dtype)
+    throw bind_error("dtype", name,
+                     is + " and must be " + name_of(b.dtype) +
+                         ", as the buffer is; array.astype makes the copy");
+  if (a.count != b.count)
+    throw bind_error(
+        "too_small", name,
+        is + " and must have " + std::to_string(b.count) + " elements, as the buffer has");
+  if (!a.contiguous)
+    throw bind_error("layout", name,
+                     is + " with strides and must be C-contiguous; "
+                          "numpy.ascontiguousarray(array) makes the copy");
+}
+
+py::object read(const BufferPtr& b, py::object out) {
+  require_open("read", b);
+  HostArray a;
+  if (out.is_none()) {
+    a = host_array(empty_array(b->dtype, b->count));
+  } else {
+    if (!py::isinstance<py::array>(out)) wrong_type({"read", "out"}, out, "a numpy array");
+    a = host_array(out.cast<py::array>());
+    require_like("read", "out", a, *b);
+    if (!a.writable)
+      throw bind_error("read_only", "out", "read: out cannot be written and must be writable");
+  }
+  unlocked([&] {
+    wait_until_unused(b);
+    const std::shared_ptr<void> memory = b->memory();
+    if (memory) std::memcpy(a.data, b->host(), size_t(b->bytes()));
+  });
+  return a.array;
+}
+
+void write(const BufferPtr& b, py::object array) {
+  require_open("write", b);
+  const HostArray a = array_arg({"write", "array"}, array);
+  require_like("write", "array", a, *b);
+  if (!b->writable)
+    throw bind_error("read_only", b->label,
+                     "write: buffer " + b->label + " wraps read-only memory and must be writable");
+  unlocked([&] {
+    wait_until_unused(b);
+    const std::shared_ptr<void> memory = b->memory();
+    if (memory) std::memcpy(b->host(), a.data, size_t(b->bytes()));
+  });
+}
+
+py::object access(const BufferPtr& b, py::object fn) {
+  require_open("access", b);
+  if (!PyCallable_Check(fn.ptr())) wrong_type({"access", "fn"}, fn, "callable");
+  unlocked([&] { wait_until_unused(b); });
+  return fn(array_over(b));
+}
+
+BufferView view(const BufferPtr& b, DType dtype, py::handle offset, py::handle count,
+                const char* call) {
+  return {b, dtype, int_arg({call, "offset"}, offset), int_arg({call, "count"}, count)};
+}
+
+void add_buffer(py::class_<Buffer, BufferPtr>& c) {
+  using namespace py::literals;
+  c.def_property_readonly("dtype", [](const Buffer& b) { return to_python(b.dtype); })
+      .def_readonly("count", &Buffer::count)
+      .def_property_readonly("bytes", &Buffer::bytes)
+      .def_readonly("label", &Buffer::label)
+      .def_readonly("layout", &Buffer::layout)
+      .def_readonly("copied", &Buffer::copied)
+      .def_readonly("writable", &Buffer::writable)
+      .def_property_readonly("device", &Buffer::device)
+      .def_property_readonly("closed", &Buffer::closed)
+      .def(
+          "view",
+          [](const BufferPtr& b, py::object offset, py::object count) {
+            return view(b, b->dtype, offset, count, "view");
+          },
+          "offset"_a, "count"_a, "A range of the buffer, in elements.")
+      .def(
+          "view_as",
+          [](const BufferPtr& b, py::object dtype, py::object offset, py::object count) {
+            return view(b, dtype_arg({"view_as", "dtype"}, dtype), offset, count, "view_as");
+          },
+          "dtype"_a, "offset"_a, "count"_a, "A range read as another dtype, in its elements.")
+      .def(
+          "numpy",
+          [](const BufferPtr& b) {
+            require_open("numpy", b);
+            return array_over(b);
+          },
+          "An array over the buffer's memory. It does not wait: the caller waits for the fence.")
+      .def("read", read, "out"_a = py::none(), "A copy, once the queues that use it are done.")
+      .def("write", write, "array"_a, "Copy the array in, once the queues that use it are done.")
+      .def("access", access, "fn"_a, "fn(array) with a mapping that is valid inside the call only.")
+      .def("close",
+           [](const BufferPtr& b) {
+             unlocked([&] { b->close(); });
+             sweep();
+           })
+      .def(
+          "__dlpack__",
+          [](const BufferPtr& b, py::object, py::object max_version, py::object device,
+             py::object copy) {
+            if (!device.is_none() && !device.equal(py::make_tuple(1, 0)))
+              throw py::buffer_error(
+                  "__dlpack__: the buffer is in host memory, DLPack device (1, 0)");
+            return dlpack_of(b, max_version, copy);
+          },
+          py::kw_only(), "stream"_a = py::none(), "max_version"_a = py::none(),
+          "dl_device"_a = py::none(), "copy"_a = py::none())
+      .def("__dlpack_device__", [](const Buffer&) { return py::make_tuple(1, 0); })
+      .def("__repr__", [](const Buffer& b) {
+        return "<accel.Buffer " + std::string(name_of(b.dtype)) + "[" + std::to_string(b.count) +
+               "]" + (b.label.empty() ? "" : " '" + b.label + "'") +
+               (b.closed() ? " closed>" : ">");
+      });
+}
+
+}  // namespace
+
+void add_buffers(py::module_& m) {
+  using namespace py::literals;
+  py::class_<Buffer, BufferPtr> c(m, "Buffer", py::is_final(), sweeping(),
+                                  py::release_gil_before_calling_cpp_dtor(),
+                                  "Memory of one device, or memory of the caller used in place.");
+  add_buffer(c);
+  py::class_<BufferView>(m, "BufferView", py::is_final(), sweeping(),
+                         py::release_gil_before_calling_cpp_dtor(),
+                         "A range of a buffer: a plain value, checked at each use.")
+      .def(py::init([](py::object buffer, py::object dtype, py::object offset, py::object count) {
+             return view(pointer_arg<Buffer>({"BufferView", "buffer"}, buffer, "a Buffer"),
+                         dtype_arg({"BufferView", "dtype"}, dtype), offset, count, "BufferView");
+           }),
+           "buffer"_a, "dtype"_a, "offset"_a, "count"_a)
+      .def_readonly("buffer", &BufferView::buffer)
+      .def_property_readonly("dtype", [](const BufferView& v) { return to_python(v.dtype); })
+      .def_readonly("offset", &BufferView::offset)
+      .def_readonly("count", &BufferView::count);
+}
+
+}  // namespace accel::bindings

@@ -1,0 +1,201 @@
+// The shape of a device: memory, queues, fences, and programs made from plans. Backends implement
+// the *Impl side.
+#pragma once
+#include <array>
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "plan/plan.h"
+
+namespace accel {
+
+class Device;
+class Queue;
+using DevicePtr = std::shared_ptr<Device>;
+using QueuePtr = std::shared_ptr<Queue>;
+
+struct DeviceInfo {
+  std::array<uint8_t, 16> id{};  // opaque token, stable across processes
+  std::string backend, name, vendor;
+  bool software = false;
+  std::string level;  // numerical level, "fma" or "base" on the CPU
+  std::string isa;
+  int threads = 0;
+  std::vector<std::string> capabilities;
+  std::vector<std::pair<std::string, int64_t>> limits;
+};
+
+struct ProbeNote {
+  std::string backend, stage, error;
+};
+struct Enumeration {
+  std::vector<DeviceInfo> devices;
+  std::vector<ProbeNote> notes;
+};
+
+// What submissions hold: one flag for all the buffers of one table of bindings, so that submitting
+// costs the same for one buffer and for a thousand.
+struct Hold {
+  std::atomic<int> in_flight{0};
+};
+
+// Memory of one device, or caller's memory used in place. Closing one in use raises `lifetime`.
+class Buffer : public std::enable_shared_from_this<Buffer> {
+ public:
+  Buffer() = default;
+  Buffer(const Buffer&) = delete;
+  virtual ~Buffer();
+  DType dtype = DType::F32;
+  int64_t count = 0;
+  std::string label, layout = "plain";
+  bool writable = true;
+  bool copied = false;  // from_dlpack and device.buffer: the data was copied
+  int64_t bytes() const { return count * size_of(dtype); }
+  const DevicePtr& device() const { return device_; }
+  bool closed() const { return closed_.load(std::memory_order_acquire); }
+  // Host address of the bytes where host-visible, or null; null once closed. The CPU device always
+  // has one.
+  void* host() const { return host_.load(std::memory_order_acquire); }
+  // Owns the bytes: whoever keeps it (a host array without a copy) keeps them readable after
+  // close().
+  std::shared_ptr<void> memory() const;
+  void close();
+  // Submissions in flight that hold this buffer.
+  int in_use() const;
+  // Waits until none does; false if `seconds` run out first. `poll` as in Fence::wait.
+  bool wait_idle(double seconds = -1, const std::function<void()>& poll = {});
+
+  // By the library: submissions through `hold` count for these buffers, from now on or no longer.
+  static void add_hold(const std::vector<std::shared_ptr<Buffer>>& buffers,
+                       const std::shared_ptr<Hold>& hold);
+  void remove_hold(const std::shared_ptr<Hold>& hold);
+
+ protected:
+  DevicePtr device_;
+  std::atomic<void*> host_{nullptr};
+  std::shared_ptr<void> memory_;
+  std::atomic<bool> closed_{false};
+  std::shared_ptr<std::atomic<int64_t>> live_;  // the device's count of open buffers
+  std::vector<std::weak_ptr<Hold>> holds_;
+};
+using BufferPtr = std::shared_ptr<Buffer>;
+
+// Goes up whenever a buffer closes: a table of bindings found open under one value needs no look at
+// its buffers while the value stands. lifetime_lock() orders that look against a close in progress.
+std::atomic<uint64_t>& close_generation();
+std::unique_lock<std::mutex> lifetime_lock();
+
+// A plain value, checked at each use: buffer open, range inside. offset and count in elements of
+// dtype.
+struct BufferView {
+  BufferPtr buffer;
+  DType dtype = DType::F32;
+  int64_t offset = 0;
+  int64_t count = 0;
+};
+
+struct FenceStats {
+  int64_t queued_ns = 0, started_ns = 0, finished_ns = 0;
+};
+
+// Signalled once. wait() may be called any number of times, from any thread; it throws the
+// submission's error.
+class Fence {
+ public:
+  static std::shared_ptr<Fence> failed(Error error);
+  bool done() const;
+  // False if `seconds` run out first. Negative: no limit. `poll` is called at least every 50 ms and
+  // may throw.
+  bool wait(double seconds = -1, const std::function<void()>& poll = {});
+  std::optional<Error> error() const;  // of a fence that is done
+  bool observed() const;               // wait() has delivered the error
+  FenceStats stats() const;
+  // C++ completion handle, called on a library thread, or at once on the caller's when the fence is
+  // done already. It must not throw.
+  void on_done(std::function<void()> callback);
+
+  // By the library: signal once; wait without delivering the error; how long wait() spins before it
+  // sleeps.
+  void signal(std::optional<Error> error, const FenceStats& stats = {});
+  bool wait_quiet(double seconds = -1, const std::function<void()>& poll = {}) const;
+  void set_spin(int64_t spin_ns);
+
+  Fence();
+  ~Fence();
+
+ private:
+  struct Shared;
+  std::shared_ptr<Shared> p_;
+};
+using FencePtr = std::shared_ptr<Fence>;
+
+// A plan compiled for a device. run() is called on the queue's thread, one at a time.
+// table: one address per operand of every command, flattened in command order; scalars as bits in
+// declaration order.
+class Program {
+ public:
+  virtual ~Program() = default;
+  virtual std::optional<Error> run(void* const* table, const uint32_t* scalars) = 0;
+  // Base address of the arena and of frequency table i, for filling the operand table.
+  virtual void* arena() const = 0;
+  virtual void* frequency_table(int i) const = 0;
+};
+
+class Queue {
+ public:
+  virtual ~Queue() = default;
+  // Runs `work` after everything submitted before it and after the fences in `after`; a failed one
+  // of those fails this one with its error, and nothing runs. Never blocks on the work. `work` is
+  // destroyed before the fence signals, so what it holds is free for whoever waited; that may
+  // happen on a library thread.
+  virtual FencePtr enqueue(std::function<std::optional<Error>()> work,
+                           std::vector<FencePtr> after) = 0;
+  // Waits until everything submitted before has finished; errors stay with their fences. `poll` as
+  // in Fence::wait.
+  virtual void flush(const std::function<void()>& poll = {}) = 0;
+  virtual void close() = 0;  // raises lifetime while work is in flight
+  virtual bool closed() const = 0;
+  std::string label;
+  DevicePtr device;
+};
+
+class Device : public std::enable_shared_from_this<Device> {
+ public:
+  virtual ~Device() = default;
+  std::vector<ProbeNote> passed_over;  // by open_best: better-liked backends, and why not
+  virtual const DeviceInfo& info() const = 0;
+  virtual Limits limits() const = 0;
+  virtual BufferPtr new_buffer(DType, int64_t count, const std::string& label) = 0;  // zeroed
+  // Caller's memory used in place; `owner` keeps it alive. CPU only; others throw unsupported.
+  virtual BufferPtr wrap(void* host, DType, int64_t count, bool writable,
+                         std::shared_ptr<void> owner, const std::string& label) = 0;
+  virtual QueuePtr default_queue() = 0;
+  virtual QueuePtr new_queue(const std::string& label) = 0;
+  virtual std::unique_ptr<Program> compile(const PlanData& plan) = 0;
+  virtual void close() = 0;  // raises lifetime with the number of live children; frees nothing then
+  virtual bool closed() const = 0;
+  // Every call from a forked child but dropping objects is refused with lost_error.
+  virtual void check_alive() const = 0;
+};
+
+struct CpuOptions {
+  int threads = 0;      // 0: all cores this process may use
+  std::string isa;      // empty: the best table of the machine
+  int debug_fill = -1;  // byte written over all transient memory before every submission, or -1
+  int64_t lose_at = 0;  // lose the device at the k-th submission, from 1; 0: never
+};
+DevicePtr open_cpu(const CpuOptions& options = {});
+Enumeration enumerate_devices();
+DevicePtr open_device(const std::array<uint8_t, 16>& id);
+
+// Tests make the nth allocation of host memory by the library fail (capacity out_of_memory); 0
+// switches it off.
+void fail_allocation(int64_t nth);
+
+}  // namespace accel

@@ -1,0 +1,59 @@
+// Sleeping on a 32-bit word: a futex on Linux, a small parking lot of condition variables elsewhere; and Event, the
+// one way in which library threads and callers wait for a condition.
+#pragma once
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+
+namespace accel {
+
+// Sleeps while `word` holds `expected`, at most `ns` nanoseconds (negative: no limit). May return early.
+void park(std::atomic<uint32_t>& word, uint32_t expected, int64_t ns = -1);
+void unpark_all(std::atomic<uint32_t>& word);
+
+// A hint to the core that this thread spins.
+inline void cpu_relax() {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield" ::: "memory");
+#endif
+}
+
+inline int64_t now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// Spins until `ready()` or until `ns` have passed; true if ready. The clock is read once in many turns, because it
+// costs more than a look at the word that is waited for.
+template <class Ready>
+bool spin_for(int64_t ns, const Ready& ready) {
+  if (ready()) return true;
+  if (ns <= 0) return false;
+  const int64_t end = now_ns() + ns;
+  do {
+    for (int i = 0; i < 16; ++i) {
+      cpu_relax();
+      if (ready()) return true;
+    }
+  } while (now_ns() < end);
+  return false;
+}
+
+// Waiting for a condition that another thread makes true before it calls notify().
+class Event {
+ public:
+  void notify();
+  // True once `ready()` holds, false if `seconds` (negative: no limit) run out first. Spins `spin_ns`, then sleeps;
+  // calls `poll`, which may throw, at least every 50 ms.
+  bool wait(const std::function<bool()>& ready, double seconds = -1, int64_t spin_ns = 0,
+            const std::function<void()>& poll = {});
+
+ private:
+  std::atomic<uint32_t> epoch_{0};
+  std::atomic<uint32_t> waiters_{0};
+};
+
+}  // namespace accel

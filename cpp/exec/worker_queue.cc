@@ -1,0 +1,235 @@
+#include "exec/worker_queue.h"
+
+#include <system_error>
+
+#include "exec/fork.h"
+
+namespace accel {
+
+void WorkerHost::count_submission() {
+  const int64_t n = submissions_.fetch_add(1, std::memory_order_acq_rel) + 1;
+  if (lose_at_ > 0 && n == lose_at_) lost_.store(true, std::memory_order_release);
+}
+
+Error WorkerHost::lost_error() const {
+  return accel::lost_error("the device was lost at submission " + std::to_string(lose_at_) +
+                           " and must be opened again");
+}
+
+struct Worker::Job {
+  Work work;
+  std::vector<FencePtr> after;
+  std::shared_ptr<void> keep;
+  FencePtr fence;
+  FenceStats stats;
+};
+
+struct Worker::State {
+  std::shared_ptr<WorkerHost> host;
+  mutable std::mutex mutex;
+  std::deque<Job> pending;
+  FencePtr last;             // of the newest submission
+  int in_flight = 0;
+  bool closed = false;
+  std::thread::id thread_id;
+  std::atomic<uint32_t> arrived{0};  // submissions ever made; the worker sleeps while it has seen them all
+  std::atomic<bool> stop{false};
+  Event event;
+};
+
+Worker::Worker(std::shared_ptr<WorkerHost> host) : s_(std::make_shared<State>()) { s_->host = std::move(host); }
+
+Worker::~Worker() {
+  if (forked()) {
+    // The thread does not exist here, and its bookkeeping may have been caught in any state.
+    (void)thread_.release();
+    (void)new std::shared_ptr<State>(std::move(s_));
+    return;
+  }
+  stop();
+}
+
+bool Worker::on_own_thread() const {
+  std::lock_guard<std::mutex> lock(s_->mutex);
+  return s_->thread_id == std::this_thread::get_id();
+}
+
+void Worker::stop() {
+  if (!thread_) return;
+  s_->stop.store(true, std::memory_order_release);
+  s_->event.notify();
+  if (on_own_thread()) thread_->detach();
+  else thread_->join();
+  thread_.reset();
+}
+
+// With the lock: why the next submission is refused, or nothing; then the threads run.
+std::optional<Error> Worker::admit() {
+  State& s = *s_;
+  if (s.closed) return bind_error("lifetime", "queue", "queue is closed and must be open");
+  s.host->count_submission();
+  if (s.host->lost()) return s.host->lost_error();
+  try {
+    s.host->start();
+    if (!thread_) thread_ = std::make_unique<std::thread>([state = s_] { loop(state); });
+  } catch (const std::system_error& e) {
+    return device_error(std::string("the system started no thread: ") + e.what());
+  }
+  return std::nullopt;
+}
+
+FencePtr Worker::enqueue(Work work, std::vector<FencePtr> after, std::shared_ptr<void> keep) {
+  State& s = *s_;
+  auto fence = std::make_shared<Fence>();
+  fence->set_spin(s.host->spin_ns());
+  // Declared before the lock: a refused job is dropped after it.
+  Job job{std::move(work), std::move(after), std::move(keep), fence, {}};
+  job.stats.queued_ns = now_ns();
+  std::optional<Error> refused;
+  {
+    std::lock_guard<std::mutex> lock(s.mutex);
+    refused = admit();
+    if (!refused) {
+      s.pending.push_back(std::move(job));
+      s.last = fence;
+      ++s.in_flight;
+      s.arrived.fetch_add(1, std::memory_order_release);
+    }
+  }
+  if (refused) {
+    job = Job{};  // before the signal, as promised
+    fence->signal(std::move(refused));
+  } else {
+    s.event.notify();
+  }
+  return fence;
+}
+
+void Worker::loop(const std::shared_ptr<State>& state) {
+  State& s = *state;
+  {
+    std::lock_guard<std::mutex> lock(s.mutex);
+    s.thread_id = std::this_thread::get_id();
+  }
+  s.host->enter_worker();
+  for (uint32_t seen = 0;; ++seen) {
+    const auto ready = [&] {
+      return s.arrived.load(std::memory_order_acquire) != seen || s.stop.load(std::memory_order_acquire);
+    };
+    s.event.wait(ready, -1, s.host->spin_ns());
+    Job job;
+    {
+      std::lock_guard<std::mutex> lock(s.mutex);
+      if (s.pending.empty()) return;  // stopped, and everything has run
+      job = std::move(s.pending.front());
+      s.pending.pop_front();
+    }
+    run(s, job);
+  }
+}
+
+// The first error of the fences in `after`, waited for in turn; a lost device does not wait for others.
+static std::optional<Error> wait_after(const std::vector<FencePtr>& after, const WorkerHost& host) {
+  for (const FencePtr& fence : after) {
+    while (!fence->wait_quiet(0.05))
+      if (host.lost()) return host.lost_error();
+    if (auto error = fence->error()) return error;
+  }
+  return std::nullopt;
+}
+
+void Worker::run(State& s, Job& job) {
+  std::optional<Error> error = wait_after(job.after, *s.host);
+  if (!error && s.host->lost()) error = s.host->lost_error();
+  job.stats.started_ns = now_ns();
+  if (!error) {
+    try {
+      error = job.work();
+    } catch (const Error& e) {
+      error = e;
+    } catch (const std::exception& e) {
+      error = Error(ErrorKind::internal, "internal", std::string("a submission threw: ") + e.what());
+    }
+    if (!error && s.host->lost()) error = s.host->lost_error();
+  }
+  job.stats.finished_ns = now_ns();
+  const FencePtr fence = std::move(job.fence);
+  const FenceStats stats = job.stats;
+  // What the submission held is free before its fence says so. Dropping it can end the queue itself.
+  job.work = nullptr;
+  job.after.clear();
+  FencePtr last;  // dropped after the lock
+  {
+    std::lock_guard<std::mutex> lock(s.mutex);
+    --s.in_flight;
+    if (s.last == fence) last.swap(s.last);
+  }
+  job.keep = nullptr;
+  fence->signal(std::move(error), stats);
+}
+
+void Worker::flush(const std::function<void()>& poll) {
+  FencePtr last;
+  {
+    std::lock_guard<std::mutex> lock(s_->mutex);
+    last = s_->last;
+  }
+  if (last) last->wait_quiet(-1, poll);  // its error belongs to whoever submitted
+}
+
+bool Worker::close(const std::string& label) {
+  {
+    std::lock_guard<std::mutex> lock(s_->mutex);
+    if (s_->closed) return false;
+    if (const int n = s_->in_flight)
+      throw bind_error("lifetime", label, "queue " + label + " has " + std::to_string(n) + " submission" +
+                           (n == 1 ? "" : "s") + " in flight and must be idle to close: flush it first");
+    s_->closed = true;
+  }
+  stop();
+  return true;
+}
+
+bool Worker::closed() const {
+  std::lock_guard<std::mutex> lock(s_->mutex);
+  return s_->closed;
+}
+
+int Worker::in_flight() const {
+  std::lock_guard<std::mutex> lock(s_->mutex);
+  return s_->in_flight;
+}
+
+WorkerQueue::WorkerQueue(DevicePtr of, std::shared_ptr<Worker> worker, std::shared_ptr<WorkerHost> host,
+                         const std::string& name, bool counted)
+    : worker_(std::move(worker)), host_(std::move(host)), counted_(counted) {
+  label = name;
+  device = std::move(of);
+  if (counted) host_->live_queues.fetch_add(1, std::memory_order_acq_rel);
+}
+
+WorkerQueue::~WorkerQueue() {
+  if (counted_.exchange(false)) host_->live_queues.fetch_sub(1, std::memory_order_acq_rel);
+}
+
+FencePtr WorkerQueue::enqueue(Worker::Work work, std::vector<FencePtr> after) {
+  if (forked()) return Fence::failed(fork_error());
+  return worker_->enqueue(std::move(work), std::move(after), shared_from_this());
+}
+
+void WorkerQueue::flush(const std::function<void()>& poll) {
+  check_fork();
+  worker_->flush(poll);
+}
+
+void WorkerQueue::close() {
+  check_fork();
+  if (worker_->close(label) && counted_.exchange(false)) host_->live_queues.fetch_sub(1, std::memory_order_acq_rel);
+}
+
+bool WorkerQueue::closed() const {
+  check_fork();
+  return worker_->closed();
+}
+
+}  // namespace accel

@@ -1,0 +1,180 @@
+// What an operator is, as data: operands, attributes, shape rule, kernel rows. One OpDef an
+// operator.
+#pragma once
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+#include "base/shape.h"
+
+namespace accel {
+
+enum class Op : uint16_t {
+#define OP(n) n,
+#include "ops/list.inc"
+#undef OP
+};
+
+enum class Backend : uint8_t { cpu, metal, cuda };
+const char* name_of(Backend b);
+
+// A device as numbers, so that selection runs on any machine.
+struct Limits {
+  Backend backend = Backend::cpu;
+  std::string isa = "base";  // CPU kernel table: base, avx2, avx512, neon
+  int threads = 1;
+  int64_t alignment = 64;                // of arena offsets, bytes
+  int64_t max_bytes = int64_t(1) << 40;  // of one buffer or arena
+};
+
+// ---------------------------------------------------------------- operands
+
+// A bundle stands for several slots: Int4 gives codes, scales, zeros, biases (exactly one of the
+// last two); Quantized gives quants, scales. Its slots are named "w.codes" and so on.
+enum class SlotKind : uint8_t { tensor, state, int4, quantized };
+
+struct OperandSpec {
+  const char* name;
+  const char* doc;
+  SlotKind kind = SlotKind::tensor;
+  bool optional = false;          // keyword-only, None by default
+  const char* keyword = nullptr;  // not null: keyword-only although required
+  bool positional = false;        // optional, but stands behind the required ones
+};
+
+// One slot of a recorded call: the type and layout of what was passed, or absent.
+struct In {
+  bool present = false;
+  bool state = false;
+  DType dtype = DType::F32;
+  Shape shape;
+  Strides strides;
+  int64_t offset = 0;
+  bool contiguous() const { return is_contiguous(shape, strides, offset); }
+};
+
+// ---------------------------------------------------------------- attributes
+
+enum class AttrType : uint8_t {
+  integer,
+  real,
+  text,
+  flag,
+  dtype,
+  ints,
+  scalar_f32,
+  scalar_u32,  // names a declared scalar; resolved when recorded
+};
+
+struct AttrSpec {
+  const char* name;
+  AttrType type;
+  const char* doc;
+  bool required = true;     // a required one left out is a diagnostic
+  bool positional = false;  // stands behind the operands; otherwise keyword-only
+  const char* fallback =
+      nullptr;  // default of an optional one, as Python writes it ("-1", "'kn'", "None")
+};
+
+struct Attr {
+  bool set = false;
+  int64_t i = 0;
+  float f = 0;  // rounded on entry
+  bool b = false;
+  DType dtype = DType::F32;
+  std::string s;  // text, or the scalar's name
+  std::vector<int64_t> v;
+  int scalar = -1;  // index of the declared scalar
+};
+
+struct OpDef;
+
+// One call as the shape rule and the kernel rows see it.
+struct Call {
+  const OpDef* def = nullptr;
+  std::vector<In> in;       // by slot, absent ones included
+  std::vector<Attr> attrs;  // by attribute of the definition
+  int64_t weights = 0;      // of an Int4 bundle
+  int64_t group = 0;
+  std::vector<Type> results;  // filled after infer
+  const Attr& attr(int index) const { return attrs[size_t(index)]; }
+};
+
+// What a shape rule throws; the builder adds the site and records it.
+struct Refusal {
+  ErrorKind kind;
+  std::string operand;
+  std::string message;  // "<operand> is <value> and must be <value>", without the operator's name
+};
+
+// ---------------------------------------------------------------- kernels
+
+// A kernel's parameters: 4-byte fields only, from a struct of shaders/shared/params.
+class Params {
+ public:
+  template <class T>
+  void put(const T& p) {
+    static_assert(sizeof(T) % 4 == 0 && __is_trivially_copyable(T));
+    words.resize(sizeof(T) / 4);
+    std::memcpy(words.data(), &p, sizeof(T));
+  }
+  std::vector<uint32_t> words;
+};
+
+struct KernelRow {
+  Backend backend;
+  const char* kernel;  // its name in the backend's table
+  // Why this row cannot take the call, or null. The general row comes last.
+  const char* (*reject)(const Call&, const Limits&);
+  const char* order =
+      "exact";  // registered accumulation order (CONTRACT 24.2), "exact" where nothing is summed
+  const char* reason = "";            // said in the selections when chosen
+  const char* batch_group = nullptr;  // rows of one group give a row the same bits for any M
+};
+
+inline const char* always(const Call&, const Limits&) {
+  return nullptr;
+}
+
+struct OpDef {
+  Op op;
+  const char* name;
+  const char* doc;  // first line is a sentence; shapes, dtypes and formula follow
+  std::vector<OperandSpec> operands;
+  std::vector<AttrSpec> attrs;
+  // Types of the results (none for an operator that only writes a state). Throws Refusal.
+  std::vector<Type> (*infer)(const Call&);
+  void (*params)(const Call&, Params&);
+  std::vector<KernelRow> kernels;
+  int writes = -1;     // slot of the state that the node writes, or -1
+  bool views = false;  // accepts strided operands
+  bool packs = false;  // elementwise: an operand may be one contiguous run repeated (CONTRACT 8.2)
+  bool internal = false;    // recorded by the library alone
+  bool exact = false;       // tier Exact of CONTRACT 23.1
+  const char* source = "";  // where a formula comes from
+  // Python's return annotation where it is neither Tensor nor, of a mere state write, State.
+  const char* returns = nullptr;
+};
+
+const OpDef& op_def(Op op);
+const std::vector<const OpDef*>& op_defs();
+const OpDef* find_op(std::string_view name);
+
+// Slots after bundles are expanded, in order; names are "x", "w.codes".
+struct Slot {
+  std::string name;
+  int operand;    // index into OpDef::operands
+  bool optional;  // may be absent
+};
+std::vector<Slot> slots_of(const OpDef& def);
+
+struct Choice {
+  const KernelRow* row = nullptr;
+  std::vector<std::string> rejected;  // "<kernel> <why>"
+};
+// The first row of the backend that takes the call; throws unsupported_error with every refusal.
+Choice select(const Call& call, const Limits& limits, const Site& site);
+
+}  // namespace accel

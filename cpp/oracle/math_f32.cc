@@ -1,0 +1,61 @@
+// The elementary functions of shaders/shared/math in f32 at either level: the text that the kernels read, over words
+// of our own whose fma obeys the level.
+#include <bit>
+
+#include "oracle/orders.h"
+#include "shared/dialect.h"
+
+namespace accel::oracle {
+namespace {
+
+#define MATH_FN DEV
+using F = float;
+using I = int;
+using B = bool;
+
+thread_local Level level_now = Level::fma;
+
+F m_const(float x) { return x; }
+I m_int(int x) { return x; }
+F m_fma(F a, F b, F c) { return mul_add(a, b, c, level_now); }
+I m_bits(F x) { return std::bit_cast<int>(x); }
+F m_from_bits(I x) { return std::bit_cast<float>(x); }
+F m_min(F a, F b) { return a < b ? a : b; }
+F m_max(F a, F b) { return a > b ? a : b; }
+F m_select(B c, F a, F b) { return c ? a : b; }
+F m_to_float(I x) { return float(x); }
+I m_add(I a, I b) { return int(unsigned(a) + unsigned(b)); }
+I m_sub(I a, I b) { return int(unsigned(a) - unsigned(b)); }
+I m_shl23(I x) { return int(unsigned(x) << 23); }
+I m_shl30(I x) { return int(unsigned(x) << 30); }
+I m_sar1(I x) { return x >> 1; }
+// The error of a product fits f32, so either level has it exactly.
+F m_mul_error(F a, F b, F p) { return float(double(a) * double(b) - double(p)); }
+
+#include "shared/math/exp.h"
+#include "shared/math/activations.h"
+#include "shared/math/sincos.h"
+
+}  // namespace
+
+float exp_f32(float x, Level level) {
+  level_now = level;
+  return math_exp(x);
+}
+
+float sin_f32(float x, Level level) {
+  level_now = level;
+  return math_sin(x);
+}
+
+float cos_f32(float x, Level level) {
+  level_now = level;
+  return math_cos(x);
+}
+
+float silu_f32(float x, Level level) {
+  level_now = level;
+  return math_silu(x);
+}
+
+}  // namespace accel::oracle

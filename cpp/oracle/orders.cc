@@ -1,0 +1,128 @@
+#include "oracle/orders.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace accel::oracle {
+
+float mul_add(float a, float b, float c, Level level) {
+  if (level == Level::fma) return std::fmaf(a, b, c);
+  const float product = a * b;
+  return product + c;
+}
+
+// ---------------------------------------------------------------- sums
+
+static float fold(std::vector<float> lanes) {
+  for (size_t half = lanes.size() / 2; half > 0; half /= 2)
+    for (size_t i = 0; i < half; ++i) lanes[i] += lanes[i + half];
+  return lanes[0];
+}
+
+float lane_sum(const std::vector<float>& values, size_t lanes) {
+  std::vector<float> lane(lanes, 0.0f);
+  for (size_t i = 0; i < values.size(); ++i) lane[i % lanes] += values[i];
+  return fold(lane);
+}
+
+static size_t lanes_of(std::string_view order) {
+  if (order == "lane16") return 16;
+  if (order == "lane128") return 128;
+  if (order == "chain") return 1;
+  ACCEL_CHECK(!"the order has a slow walk");
+  return 0;
+}
+
+float sum(std::string_view order, const std::vector<float>& values) { return lane_sum(values, lanes_of(order)); }
+
+float dot(std::string_view order, Level level, const std::vector<float>& x, const std::vector<float>& w) {
+  std::vector<float> lane(lanes_of(order), 0.0f);
+  for (size_t k = 0; k < x.size(); ++k) {
+    float& a = lane[k % lane.size()];
+    a = mul_add(x[k], w[k], a, level);
+  }
+  return fold(lane);
+}
+
+uint32_t categorical(const std::vector<float>& weights, float draw) {
+  if (std::isnan(draw)) draw = 0;
+  draw = std::clamp(draw, 0.0f, 0.99999994f);
+  std::vector<float> running(weights.size());
+  float carry = 0;
+  for (size_t begin = 0; begin < weights.size(); begin += 256) {
+    float s = 0;
+    for (size_t i = begin; i < std::min(weights.size(), begin + 256); ++i) {
+      s += weights[i];
+      running[i] = carry + s;
+    }
+    carry += s;
+  }
+  const float target = draw * carry;
+  for (size_t i = 0; i < running.size(); ++i)
+    if (running[i] > target) return uint32_t(i);
+  return uint32_t(weights.size() - 1);
+}
+
+// ---------------------------------------------------------------- rows
+
+static double stored(DType t, float v) { return double(t == DType::F16 ? f32_from_f16(f16_from_f32(v)) : v); }
+
+void rms_norm_f32(Args& a, const double* x, const double* gain, size_t begin, int64_t width, float eps) {
+  std::vector<float> row(x, x + width);
+  const float squares = dot(a.order(), a.level, row, row);
+  const float root = 1.0f / std::sqrt(squares / float(width) + eps);
+  for (size_t i = 0; i < row.size(); ++i)
+    a.out[0][begin + i] = stored(a.call.results[0].dtype, row[i] * root * float(gain[i]));
+}
+
+void softmax_f32(Args& a, const double* x, size_t begin, int64_t width) {
+  std::vector<float> e(x, x + width);
+  bool nan = false;
+  float max = -HUGE_VALF;
+  for (float v : e) {
+    nan = nan || std::isnan(v);
+    max = std::max(max, v);
+  }
+  if (nan) max = NAN;
+  for (float& v : e) v = exp_f32(v - max, a.level);
+  const float total = sum(a.order(), e);
+  for (size_t i = 0; i < e.size(); ++i) a.out[0][begin + i] = double(e[i] / total);
+}
+
+// ---------------------------------------------------------------- attention
+
+// attention_block128 (spec 010): scores and weight sums in lane16, the values in one chain that each block's correction
+// scales before it goes on.
+void attention_f32(Args& a, size_t begin, int64_t kv_head, int64_t seen, float scale) {
+  const auto q = a.operand("q"), k = a.operand("k"), v = a.operand("v");
+  const int64_t kv_heads = a.type("k").shape[1], dim = a.type("k").shape[2];
+  const auto row = [&](std::span<const double> s, size_t first) {
+    return std::vector<float>(s.begin() + long(first), s.begin() + long(first) + dim);
+  };
+  const std::vector<float> query = row(q, begin);
+  float max = -3.4e38f, total = 0;
+  std::vector<float> out(static_cast<size_t>(dim), 0.0f);
+  for (int64_t first = 0; first < seen; first += 128) {
+    const int64_t n = std::min<int64_t>(128, seen - first);
+    std::vector<float> weight(static_cast<size_t>(n));
+    float next = max;
+    for (int64_t j = 0; j < n; ++j) {
+      const auto key = row(k, size_t(((first + j) * kv_heads + kv_head) * dim));
+      weight[size_t(j)] = dot("lane16", a.level, query, key) * scale;
+      next = std::max(next, weight[size_t(j)]);
+    }
+    for (float& w : weight) w = exp_f32(w - next, a.level);
+    const float correction = exp_f32(max - next, a.level);
+    total = correction * total + sum("lane16", weight);
+    for (float& o : out) o = correction * o;
+    for (int64_t j = 0; j < n; ++j) {
+      const auto value = row(v, size_t(((first + j) * kv_heads + kv_head) * dim));
+      for (size_t d = 0; d < out.size(); ++d)
+        out[d] = mul_add(weight[size_t(j)], value[d], out[d], a.level);
+    }
+    max = next;
+  }
+  for (size_t d = 0; d < out.size(); ++d) a.out[0][begin + d] = double(out[d] / total);
+}
+
+}  // namespace accel::oracle

@@ -1,0 +1,66 @@
+// record: the command list, one command a step, and the kernels that it names.
+#include <algorithm>
+
+#include "plan/passes.h"
+
+namespace accel::planner {
+
+static std::vector<int> scalars_of(const Call& call) {
+  std::vector<int> scalars;
+  for (size_t i = 0; i < call.def->attrs.size(); ++i) {
+    const AttrType type = call.def->attrs[i].type;
+    const bool scalar = type == AttrType::scalar_f32 || type == AttrType::scalar_u32;
+    if (scalar && call.attrs[i].set) scalars.push_back(call.attrs[i].scalar);
+  }
+  return scalars;
+}
+
+static void name_pipelines(PlanData& p, const Progress& progress) {
+  p.pipelines.clear();
+  for (const Step& step : p.steps)
+    if (std::find(p.pipelines.begin(), p.pipelines.end(), step.row) == p.pipelines.end())
+      p.pipelines.push_back(step.row);
+  const int total = int(p.pipelines.size());
+  for (int i = 0; progress && i < total; ++i) progress("pipelines", i + 1, total);
+}
+
+void record(PlanData& p, const Progress& progress) {
+  name_pipelines(p, progress);
+  p.commands.clear();
+  for (size_t s = 0; s < p.steps.size(); ++s) {
+    const Step& step = p.steps[s];
+    Command c;
+    c.row = step.row;
+    c.operands = step.places;
+    Params params;
+    step.def->params(step.call, params);
+    c.params = std::move(params.words);
+    c.scalars = scalars_of(step.call);
+    c.barrier_before = step.barrier_before;
+    c.step = int(s);
+    p.commands.push_back(std::move(c));
+    if (progress) progress("record", int(s) + 1, int(p.steps.size()));
+  }
+}
+
+void verify_record(const PlanData& p) {
+  if (p.commands.size() != p.steps.size())
+    fail("record", p, -1, "commands and steps differ in count");
+  for (int s = 0; s < int(p.steps.size()); ++s) {
+    const Step& step = p.steps[size_t(s)];
+    const Command& c = p.commands[size_t(s)];
+    if (c.step != s || c.row != step.row || c.barrier_before != step.barrier_before)
+      fail("record", p, s, "a command is not its step's");
+    if (c.operands.size() != step.call.in.size() + step.call.results.size())
+      fail("record", p, s, "a command has another number of operands than its call");
+    for (const Place& place : c.operands)
+      if (place.bytes > p.limits.max_bytes) fail("record", p, s, "an operand exceeds the device");
+    for (int scalar : c.scalars)
+      if (scalar < 0 || scalar >= int(p.graph.scalars.size()))
+        fail("record", p, s, "a command names a scalar that is not declared");
+    if (std::find(p.pipelines.begin(), p.pipelines.end(), c.row) == p.pipelines.end())
+      fail("record", p, s, "its kernel is not among the pipelines");
+  }
+}
+
+}  // namespace accel::planner

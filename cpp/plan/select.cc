@@ -1,0 +1,85 @@
+// select: one kernel a kept node, with the reason and the rows that were rejected.
+#include <cstring>
+
+#include "plan/passes.h"
+
+namespace accel::planner {
+
+// Positions and blocks, as CONTRACT 15.2 asks: the cache is the operand k.
+static std::string attention_extent(const Call& call) {
+  constexpr int64_t kBlock = 128;
+  const int64_t positions = call.in[1].shape[0];
+  const int64_t blocks = (positions + kBlock - 1) / kBlock;
+  return std::to_string(positions) + " positions in " + std::to_string(blocks) +
+         (blocks == 1 ? " block" : " blocks");
+}
+
+static std::string reason_of(const Call& call, const KernelRow& row) {
+  std::string text = row.reason;
+  const auto add = [&](const std::string& part) { text += (text.empty() ? "" : "; ") + part; };
+  if (call.def->op == Op::attention) add(attention_extent(call));
+  if (std::strcmp(row.order, "exact") != 0) add(std::string("order ") + row.order);
+  if (text.empty()) text = "exact";
+  return text;
+}
+
+void select(PlanData& p, const Progress& progress) {
+  p.steps.clear();
+  p.selections.clear();
+  size_t next_kept = 0;
+  const int total = int(p.graph.nodes.size());
+  for (const Node& node : p.graph.nodes) {
+    Selection s;
+    s.op = node.def->name;
+    s.node = node.id;
+    s.site = node.site;
+    if (next_kept == p.kept.size() || p.kept[next_kept] != node.id) {
+      s.kernel = "none";
+      s.reason = "its result reaches no output and no state";
+    } else {
+      ++next_kept;
+      Choice choice = accel::select(node.call, p.limits, node.site);
+      Step step;
+      step.node = node.id;
+      step.def = node.def;
+      step.call = node.call;
+      step.row = choice.row;
+      p.steps.push_back(std::move(step));
+      s.kernel = choice.row->kernel;
+      s.reason = reason_of(node.call, *choice.row);
+      s.rejected = std::move(choice.rejected);
+    }
+    p.selections.push_back(std::move(s));
+    if (progress) progress("select", node.id, total);
+  }
+}
+
+void verify_select(const PlanData& p) {
+  size_t step = 0;
+  if (p.selections.size() != p.graph.nodes.size())
+    fail("select", p, -1, "selections and nodes differ in count");
+  for (size_t i = 0; i < p.selections.size(); ++i) {
+    const Selection& s = p.selections[i];
+    const bool kept = step < p.kept.size() && p.kept[step] == s.node;
+    if (s.node != int(i) + 1) fail("select", p, int(step), "selections are not in record order");
+    if (!kept) {
+      if (s.kernel != "none") fail("select", p, int(step), "a dropped node has a kernel");
+      continue;
+    }
+    if (step >= p.steps.size() || p.steps[step].node != s.node)
+      fail("select", p, int(step), "a kept node has no step");
+    const Step& chosen = p.steps[step];
+    const KernelRow* row = chosen.row;
+    bool own = false;
+    for (const KernelRow& candidate : chosen.def->kernels) own |= &candidate == row;
+    if (!own || row->backend != p.limits.backend)
+      fail("select", p, int(step), "its kernel is not one of this operator on this backend");
+    if (const char* why = row->reject(chosen.call, p.limits))
+      fail("select", p, int(step), std::string("its kernel rejects it: ") + why);
+    if (s.kernel != row->kernel) fail("select", p, int(step), "the report names another kernel");
+    ++step;
+  }
+  if (step != p.steps.size()) fail("select", p, int(step), "there are steps of no kept node");
+}
+
+}  // namespace accel::planner

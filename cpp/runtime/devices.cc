@@ -1,0 +1,22 @@
+// Finding and opening devices. Enumeration starts no thread and touches no driver.
+#include "backends/cpu/device.h"
+#include "exec/fork.h"
+
+namespace accel {
+
+Enumeration enumerate_devices() {
+  check_fork();
+  Enumeration e;
+  e.devices.push_back(cpu_info());
+  e.notes.push_back({"metal", "build", "this build holds no Metal backend"});
+  e.notes.push_back({"cuda", "build", "this build holds no CUDA backend"});
+  return e;
+}
+
+DevicePtr open_device(const std::array<uint8_t, 16>& id) {
+  if (id == cpu_info().id) return open_cpu();
+  throw device_error("open_device: id is of no adapter of this machine and must be one of enumerate_devices()",
+                     "no_adapter");
+}
+
+}  // namespace accel

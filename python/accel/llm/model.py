@@ -1,0 +1,350 @@
+"""A loaded checkpoint: text in, tokens out.
+
+Reads, holds and compiles once; then runs one sequence at a time.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import accel
+import numpy as np
+from accel.tensor import SamplingOptions, Stream
+
+from .engine import BUCKETS, Engine
+from .errors import attr_error, bind_error, unsupported
+from .gguf import GGUF
+from .llama import DEFAULT_CONTEXT, Step, read_config
+from .locate import locate
+from .sampler import Sampler, structure
+from .text import TextStream
+from .tokenizer import Tokenizer
+from .weights import Weights
+
+_KV = {"f16": accel.F16, "f32": accel.F32}
+_ROWS_AT_ONCE = 16  # of logits widened to f64 together
+
+
+@dataclass(frozen=True)
+class Token:
+    """A generated token; text holds whole characters.
+
+    stop is None but on the last one, where it is "eos", "stop", "length" or "context". The token
+    that ends a text as "eos" adds no text of its own.
+    """
+
+    id: int
+    text: str
+    stop: str | None
+
+
+@dataclass(frozen=True)
+class Perplexity:
+    """Negative log-likelihoods in nats over `tokens` scored positions, and a sum a window."""
+
+    nll_sum: float
+    tokens: int
+    perplexity: float
+    per_window: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Report:
+    """What is held and where. tensors: (name, stored type, held as, max_error) each."""
+
+    tensors: tuple[tuple[str, str, str, float], ...]
+    file_bytes: int
+    weight_bytes: int
+    kv_bytes: int
+    plan_bytes: int
+    load_seconds: float
+    device: str
+
+
+def load(
+    path_or_name,
+    *,
+    device=None,
+    kv: str = "f16",
+    context: int | None = None,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> Model:
+    """Reads a GGUF file, or an installed package's checkpoint by its name, and compiles its plans.
+
+    device None opens the CPU with all cores. kv is the type of the cache, context its positions:
+    None is the checkpoint's own, at most 8192. progress(stage, done, total) hears of read, convert
+    and compile's stages.
+    """
+    if kv not in _KV:
+        raise attr_error("load", "kv", repr(kv), "'f16' or 'f32'")
+    if context is not None and (type(context) is not int or context < 1):
+        raise attr_error("load", "context", repr(context), "None or a positive int")
+    if device is not None and device.info.backend != "cpu":
+        raise unsupported(f"load: device is {device.info.backend} and must be cpu")
+    started = time.perf_counter()
+    file, owned = GGUF(locate(path_or_name)), None
+    try:
+        if progress:
+            progress("read", 1, 1)
+        tokenizer = Tokenizer(file.path, file.metadata)
+        config = _with_context(read_config(file, tokenizer), context)
+        if device is None:
+            device = owned = accel.open_cpu()
+        weights = Weights(file, device.info.threads, progress)
+        engine = Engine(device, config, weights, _KV[kv], progress)
+        for tokens in (BUCKETS[0], BUCKETS[-1]):
+            engine.ready(Step(tokens, "last"))
+    except BaseException:
+        file.close()
+        raise
+    return Model(file, tokenizer, weights, engine, owned, time.perf_counter() - started)
+
+
+def _with_context(config, context: int | None):
+    if context is None:
+        return dataclasses.replace(config, context=min(config.context, DEFAULT_CONTEXT))
+    if context > config.context:
+        raise attr_error("load", "context", context, f"at most the checkpoint's {config.context}")
+    return dataclasses.replace(config, context=context)
+
+
+class Model:
+    """A checkpoint ready to run. Made by load(); one sequence at a time, from any thread."""
+
+    def __init__(self, file, tokenizer, weights, engine, owned_device, load_seconds: float):
+        self.tokenizer: Tokenizer = tokenizer
+        self.config = engine.config
+        self._file, self._weights, self._engine = file, weights, engine
+        self._owned_device, self._load_seconds = owned_device, load_seconds
+        self._samplers: dict[tuple, Sampler] = {}
+        self._busy, self._closed = threading.Lock(), False
+
+    @property
+    def plans(self) -> dict[str, object]:
+        """The plans compiled so far, by name; others follow at their first use."""
+        return dict(self._engine.plans)
+
+    def report(self) -> Report:
+        tensors = tuple(
+            (h.name, h.stored, h.text, h.max_error) for h in self._weights.held.values()
+        )
+        info = self._engine.device.info
+        return Report(
+            tensors=tensors,
+            file_bytes=self._file.file_bytes,
+            weight_bytes=self._weights.bytes,
+            kv_bytes=self._engine.kv_bytes,
+            plan_bytes=sum(p.memory().transient_bytes for p in self._engine.plans.values()),
+            load_seconds=self._load_seconds,
+            device=f"{info.backend} {info.name} ({info.isa}, {info.threads} threads)",
+        )
+
+    # ------------------------------------------------------------------ generate
+    def generate(
+        self,
+        prompt,
+        max_tokens: int,
+        *,
+        sampling: SamplingOptions | None = None,
+        seed: int = 0,
+        stop: Sequence[str] | str = (),
+        ignore_eos: bool = False,
+    ) -> Iterator[Token]:
+        """Tokens that follow the prompt: text, ids, or a list of messages with role and content.
+
+        sampling None is greedy. Token n of the sequence, prompt included, draws
+        Stream(seed).draw(n). Ends after max_tokens, at the checkpoint's end of text, at a stop
+        string or at the context's end.
+        """
+        self._require_open("generate")
+        ids = self._prompt_ids(prompt)
+        self._check_count("generate", "max_tokens", max_tokens, 1)
+        options = SamplingOptions(exact=True) if sampling is None else sampling
+        options.validate()
+        stop = (stop,) if isinstance(stop, str) else tuple(stop)
+        if not all(isinstance(s, str) and s for s in stop):
+            raise attr_error("generate", "stop", repr(stop), "strings that are not empty")
+        if options.top_k > self.config.vocab:
+            raise attr_error("generate", "top_k", options.top_k, f"at most {self.config.vocab}")
+        ends = frozenset() if ignore_eos else self.tokenizer.stops
+        run = _Run(ids, max_tokens, options, Stream(seed), stop, ends)
+        return self._generate(run)
+
+    def _generate(self, run: _Run) -> Iterator[Token]:
+        with self._claim("generate"):
+            engine, fence = self._engine, None
+            sampler = self._sampler(run.options)
+            text, slot, position = TextStream(run.stop), 0, len(run.ids)
+            engine.prefill(run.ids)
+            if sampler:
+                sampler.start(run.options, run.stream, run.ids)
+                sampler.submit().wait()
+            try:
+                for n in range(1, run.max_tokens + 1):
+                    token = int(engine.token[slot].view[0])
+                    end = run.end(token, n, position == self.config.context)
+                    if end is None:
+                        # The next step runs while this token's text is made and used.
+                        fence = self._next(sampler, token, slot, position)
+                    data = b"" if end == "eos" else self.tokenizer.token_bytes(token)
+                    piece = text.feed(data, end is not None)
+                    end = "stop" if text.stopped else end
+                    yield Token(token, piece, end)
+                    if end:
+                        return
+                    fence.wait()
+                    slot = slot if sampler else 1 - slot
+                    position += 1
+            finally:
+                if fence is not None:
+                    fence.wait()
+
+    def _next(self, sampler: Sampler | None, token: int, slot: int, position: int):
+        fence = self._engine.decode(slot, position)
+        if sampler is None:
+            return fence
+        sampler.saw((token,))
+        return sampler.submit(after=(fence,))
+
+    def _sampler(self, options: SamplingOptions) -> Sampler | None:
+        """None for the plain greedy choice, which every step makes anyway."""
+        if options.greedy() and not options.penalised():
+            return None
+        key = structure(options)
+        if key not in self._samplers:
+            self._samplers[key] = Sampler(self._engine, options)
+        return self._samplers[key]
+
+    # ------------------------------------------------------------------ score
+    def logits(self, ids: Sequence[int], all: bool = False) -> np.ndarray:
+        """f32 [vocab] after the last id, or [len(ids), vocab] after each."""
+        self._require_open("logits")
+        ids = self._check_ids("logits", ids)
+        with self._claim("logits"):
+            if not all:
+                self._engine.prefill(ids)
+                return self._engine.logits.view.copy()
+            return np.concatenate([rows.copy() for rows in self._engine.all_logits(ids)])
+
+    def perplexity(self, ids: Sequence[int], window: int) -> Perplexity:
+        """Windows that do not overlap, each from an empty sequence; the last may be shorter.
+
+        The first id of a window is not scored.
+        """
+        self._require_open("perplexity")
+        self._check_count("perplexity", "window", window, 2)
+        if window > self.config.context:
+            raise attr_error("perplexity", "window", window, f"at most {self.config.context}")
+        ids = self._check_ids("perplexity", ids, window=window)
+        if len(ids) < 2:
+            raise attr_error("perplexity", "ids", f"{len(ids)} id", "two or more")
+        with self._claim("perplexity"):
+            windows = [ids[i : i + window] for i in range(0, len(ids), window)]
+            sums = [self._window_nll(w) for w in windows if len(w) > 1]
+        tokens = sum(len(w) - 1 for w in windows)
+        total = math.fsum(sums)
+        return Perplexity(total, tokens, math.exp(total / tokens), tuple(sums))
+
+    def _window_nll(self, ids: list[int]) -> float:
+        sums, at = [], 1  # ids[at] is what the first row of a chunk predicts
+        for rows in self._engine.all_logits(ids):
+            for i in range(0, len(rows), _ROWS_AT_ONCE):
+                part = rows[i : i + _ROWS_AT_ONCE].astype(np.float64)
+                targets = ids[at : at + len(part)]
+                part = part[: len(targets)]  # the window's last row predicts nothing in it
+                top = part.max(axis=1)
+                logsum = top + np.log(np.exp(part - top[:, None]).sum(axis=1))
+                sums += (logsum - part[np.arange(len(targets)), targets]).tolist()
+                at += len(targets)
+        return math.fsum(sums)
+
+    # ------------------------------------------------------------------ checks
+    def _prompt_ids(self, prompt) -> list[int]:
+        if isinstance(prompt, str):
+            prompt = self.tokenizer.encode(prompt)
+        elif isinstance(prompt, (list, tuple)) and prompt and isinstance(prompt[0], dict):
+            prompt = self.tokenizer.chat(prompt)
+        return self._check_ids("generate", prompt, "prompt")
+
+    def _check_ids(self, op: str, ids, operand="ids", window=None) -> list[int]:
+        try:
+            out = [i.__index__() for i in ids]
+        except (TypeError, AttributeError):
+            raise TypeError(f"{op}: {operand} is {ids!r:.60} and must hold ints") from None
+        vocab, context = self.config.vocab, self.config.context
+        if not out:
+            raise attr_error(op, operand, "empty", "at least one token")
+        if window is None and len(out) > context:
+            raise attr_error(op, operand, f"{len(out)} tokens", f"at most {context}, the context")
+        for i, token in enumerate(out):
+            if not 0 <= token < vocab:
+                raise attr_error(op, f"{operand}[{i}]", token, f"an id below {vocab}")
+        return out
+
+    def _check_count(self, op: str, operand: str, value, least: int) -> None:
+        if type(value) is not int:
+            raise TypeError(f"{op}: {operand} is {value!r} and must be an int")
+        if value < least:
+            raise attr_error(op, operand, value, f"at least {least}")
+
+    def _require_open(self, op: str) -> None:
+        if self._closed:
+            raise bind_error("lifetime", "model", f"{op}: the model is closed and must be open")
+
+    @contextmanager
+    def _claim(self, op: str):
+        if not self._busy.acquire(blocking=False):
+            raise bind_error(
+                "in_flight", "model", f"{op}: a sequence is running and must end or be closed first"
+            )
+        try:
+            self._require_open(op)
+            yield
+        finally:
+            self._busy.release()
+
+    def close(self) -> None:
+        """Frees plans, caches and the mapping. Closing again does nothing."""
+        if self._closed:
+            return
+        with self._claim("close"):
+            self._closed = True
+            for sampler in self._samplers.values():
+                sampler.close()
+            self._engine.close()
+            self._weights.ports.clear()
+            self._file.close()
+        if self._owned_device is not None:
+            self._owned_device.close()
+
+    def __enter__(self) -> Model:
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.close()
+
+
+@dataclass(frozen=True)
+class _Run:
+    """One call of generate, checked."""
+
+    ids: list[int]
+    max_tokens: int
+    options: SamplingOptions
+    stream: Stream
+    stop: tuple[str, ...]
+    ends: frozenset | set
+
+    def end(self, token: int, n: int, full: bool) -> str | None:
+        """Why the n-th generated token is the last one, or None."""
+        if token in self.ends:
+            return "eos"
+        if n == self.max_tokens:
+            return "length"
+        return "context" if full else None

@@ -1,0 +1,5 @@
+// Parameters of the float products: x [M, K], w [K, N] (kn) or [N, K] (nk), out [M, N].
+#pragma once
+struct MatMulParams {
+  unsigned M, K, N, nk;
+};

@@ -1,0 +1,89 @@
+"""Fixtures that every test shares: devices per kernel table, runtimes, seeds that follow from the test's id.
+
+ACCEL_TEST_ISA: `all` runs device tests on every table this machine has, a name on that one; without it the best table.
+ACCEL_TEST_SLOW=1 runs the tests marked slow.
+"""
+
+import os
+import sys
+import zlib
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE), str(HERE / "ops"), str(HERE / "conformance")]
+
+TABLES = ("base", "avx2", "avx512", "neon")
+POISON = 0xFF  # every transient starts as NaN
+
+
+@cache
+def open_runtime(isa: str | None, threads: int = 1):
+    import accel
+
+    return accel.Runtime(accel.open_cpu(threads=threads, isa=isa, debug_fill=POISON))
+
+
+@cache
+def tables() -> tuple[str, ...]:
+    """The kernel tables of this machine, best last."""
+    import accel
+
+    found = []
+    for isa in TABLES:
+        try:
+            open_runtime(isa)
+        except accel.UnsupportedError:
+            continue
+        found.append(isa)
+    return tuple(found)
+
+
+def fma_tables() -> tuple[str, ...]:
+    return tuple(isa for isa in tables() if isa != "base")
+
+
+def chosen_tables() -> tuple[str, ...]:
+    wanted = os.environ.get("ACCEL_TEST_ISA", "")
+    if wanted == "all":
+        return tables()
+    return (wanted,) if wanted else tables()[-1:]
+
+
+def level_of(isa: str) -> str:
+    return "base" if isa == "base" else "fma"
+
+
+def pytest_generate_tests(metafunc):
+    if "isa" in metafunc.fixturenames:
+        metafunc.parametrize("isa", chosen_tables(), scope="session")
+
+
+def pytest_collection_modifyitems(items):
+    if os.environ.get("ACCEL_TEST_SLOW") == "1":
+        return
+    for item in items:
+        if "slow" in item.keywords:
+            item.add_marker(pytest.mark.skip(reason="slow: set ACCEL_TEST_SLOW=1"))
+
+
+@pytest.fixture
+def runtime(isa):
+    return open_runtime(isa)
+
+
+@pytest.fixture
+def device(runtime):
+    return runtime.device
+
+
+@pytest.fixture
+def rng(request):
+    """Seeded by the test's id without its kernel table, so that every table sees the same data."""
+    name = request.node.nodeid
+    for isa in TABLES:
+        name = name.replace(isa, "")
+    return np.random.default_rng(zlib.crc32(name.encode()))

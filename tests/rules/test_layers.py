@@ -1,0 +1,78 @@
+"""The include rule: a layer includes itself and what is below; pybind11 stays in bindings/."""
+
+import re
+
+import pytest
+from tree import ROOT, files, name
+
+# What each layer may include besides itself. shaders/shared is open to every layer.
+BELOW = {
+    "base": [],
+    "ops": ["base"],
+    "graph": ["ops", "base"],
+    "plan": ["graph", "ops", "base"],
+    "oracle": ["graph", "ops", "base"],
+    "exec": ["plan", "ops", "base"],
+    "backends/cpu": ["exec", "plan", "ops", "base"],
+    "runtime": ["backends/cpu", "exec", "plan", "oracle", "graph", "ops", "base"],
+    "bindings": ["runtime", "oracle", "exec", "plan", "graph", "ops", "base"],
+    "tests": None,
+}
+INCLUDE = re.compile(r'^\s*#\s*include\s+(["<])([^">]+)[">]', re.M)
+
+
+def layer_of(path: str) -> str | None:
+    return next((layer for layer in BELOW if path.startswith(layer + "/")), None)
+
+
+def violations(file: str, source: str) -> list[str]:
+    """file is relative to cpp/."""
+    layer = layer_of(file)
+    if layer is None:
+        return [f"cpp/{file}: belongs to no layer"]
+    found = []
+    for bracket, included in INCLUDE.findall(source):
+        if included.startswith("pybind11/") and layer != "bindings":
+            found.append(f"cpp/{file} includes {included}: pybind11 belongs in cpp/bindings")
+        if bracket == "<" or BELOW[layer] is None or included.startswith("shared/"):
+            continue
+        target = layer_of(included)
+        if target is None and "/" in included:
+            found.append(f"cpp/{file} includes {included}, which is no layer")
+        elif target not in (None, layer, *BELOW[layer]):
+            found.append(f"cpp/{file} ({layer}) includes {included} ({target})")
+    return found
+
+
+def test_layers_include_only_what_is_below():
+    found = []
+    for path in files(".h", ".cc", ".inl", ".inc", under="cpp"):
+        found += violations(path.relative_to(ROOT / "cpp").as_posix(), path.read_text())
+    assert not found, "\n".join(found)
+
+
+def test_layers_of_the_rule_exist():
+    assert not [layer for layer in BELOW if not (ROOT / "cpp" / layer).is_dir()]
+
+
+@pytest.mark.parametrize(
+    ("file", "line"),
+    [
+        ("base/shape.cc", '#include "ops/opdef.h"'),
+        ("graph/builder.cc", '#include "exec/device.h"'),
+        ("backends/cpu/executor.cc", '#include "graph/builder.h"'),
+        ("oracle/oracle.cc", '#include "plan/plan.h"'),
+        ("runtime/plan.cc", "#include <pybind11/pybind11.h>"),
+        ("elsewhere/x.cc", ""),
+    ],
+)
+def test_a_wrong_include_is_found(file, line):
+    assert violations(file, line)
+
+
+def test_shared_headers_include_only_shared_headers():
+    for path in files(".h", under="shaders/shared"):
+        for bracket, included in INCLUDE.findall(path.read_text()):
+            assert bracket == '"' and included.startswith("shared/"), (
+                f"{name(path)} includes {included}"
+            )

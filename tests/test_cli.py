@@ -1,0 +1,174 @@
+"""The accel command: what it prints, and one line and a status for each mistake."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import accel
+import pytest
+from accel import cli
+from checkpoint import checkpoint_path, reference
+
+PLAIN = reference()["prompts"]["plain"]
+
+
+def run(capfd, *args, model=True):
+    if model:
+        args = (*args, "--model", checkpoint_path())
+    status = cli.main(list(args))
+    captured = capfd.readouterr()
+    return status, captured.out, captured.err
+
+
+def test_generate_streams_text_and_ends_with_one_line(capfd):
+    status, out, err = run(capfd, "generate", "--max-tokens", "12", "--kv", "f32", "--threads", "2")
+    assert status == 0 and PLAIN["greedy_text"].startswith(out[:-1]) and out[-1] == "\n"
+    assert len(err.splitlines()) == 1
+    for word in ("prompt ", "decode ", "tok/s", "plan memory", "MiB", "cpu", "2 threads"):
+        assert word in err
+
+
+def test_generate_as_json(capfd):
+    args = ["--prompt", PLAIN["prompt"], "--max-tokens", "32", "--kv", "f32", "--ignore-eos"]
+    status, out, err = run(capfd, "generate", *args, "--json")
+    result = json.loads(out)
+    assert status == 0 and err == "" and out.count("\n") == 1
+    assert result["prompt_ids"] == PLAIN["prompt_ids"] and result["ids"] == PLAIN["greedy_ids"]
+    assert result["text"] == PLAIN["greedy_text"]
+    for name in ("prefill_tok_s", "decode_tok_s", "load_s", "plan_memory"):
+        assert result[name] > 0, name
+    assert result["device"].startswith("cpu") and sum(result["kernels"].values()) > 400
+
+
+def test_generate_chat_and_sampling(capfd):
+    chat = ["generate", "--chat", "--prompt", "What is the capital of France?", "--json"]
+    status, out, _ = run(capfd, *chat, "--kv", "f32")
+    result = json.loads(out)
+    assert status == 0 and result["prompt_ids"] == reference()["prompts"]["chat"]["prompt_ids"]
+    assert result["text"] == reference()["prompts"]["chat"]["greedy_text_to_eos"]
+    draws = ["--temperature", "1.5", "--top-k", "300", "--top-p", "0.95", "--max-tokens", "6"]
+    made = [json.loads(run(capfd, *chat, *draws, "--seed", s)[1])["ids"] for s in "774"]
+    assert made[0] == made[1] != made[2]
+
+
+def test_perplexity(capfd, tmp_path):
+    want = reference()["perplexity"]
+    path = tmp_path / "ids.json"
+    path.write_text(json.dumps(want["token_ids"][:96]))
+    args = ["perplexity", "--ids", str(path), "--window", "48", "--kv", "f32"]
+    status, out, _ = run(capfd, *args, "--json")
+    result = json.loads(out)
+    assert status == 0 and result["tokens"] == 94 and len(result["per_window"]) == 2
+    assert result["nll_sum"] == pytest.approx(sum(result["per_window"]))
+    path.write_text(json.dumps({"token_ids": want["token_ids"][:96]}))
+    status, out, _ = run(capfd, *args)
+    assert status == 0 and out.startswith(f"perplexity {result['perplexity']:.4f} over 94 tokens")
+
+
+def test_devices(capfd):
+    status, out, _ = run(capfd, "devices", model=False)
+    assert status == 0 and out.startswith("cpu: ")
+    status, out, _ = run(capfd, "devices", "--json", model=False)
+    found = json.loads(out)["devices"]
+    assert found[0]["backend"] == "cpu" and len(bytes.fromhex(found[0]["id"])) == 16
+
+
+def test_explain(capfd):
+    status, out, _ = run(capfd, "explain")
+    assert status == 0 and "int4_matmul" in out and "attention" in out
+    status, other, _ = run(capfd, "explain", "--plan", "prefill_128")
+    assert status == 0 and other != out
+    status, out, err = run(capfd, "explain", "--plan", "nope")
+    assert status == 1 and out == "" and "'nope'" in err and "decode" in err
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["generate", "--prompt", ""], "prompt is empty"),
+        (["generate", "--prompt", "a " * 9000], "the context"),
+        (["generate", "--temperature", "nan"], "temperature"),
+        (["generate", "--temperature", "-1"], "temperature"),
+        (["generate", "--temperature", "1e-6"], "temperature"),
+        (["generate", "--top-p", "1.5"], "top_p"),
+        (["generate", "--top-k", "-3"], "top_k"),
+        (["generate", "--max-tokens", "0"], "max_tokens is 0"),
+        (["generate", "--seed", "-1"], "seed is -1"),
+        (["generate", "--threads", "-1"], "threads"),
+        (["generate", "--device", "tpu"], "'tpu'"),
+        (["perplexity", "--ids", "nowhere.json"], "nowhere.json"),
+        (["perplexity", "--ids", os.devnull], "JSON"),
+        (["generate", "--model", "nowhere.gguf"], "nowhere.gguf"),
+        (["generate", "--model", os.devnull], "empty"),
+        (["explain", "--model", __file__], "magic"),
+    ],
+)
+@pytest.mark.parametrize("json_flag", [[], ["--json"]])
+def test_mistakes_are_one_line_and_a_status(capfd, args, words, json_flag):
+    if args[0] == "explain" and json_flag:
+        return
+    status, out, err = run(capfd, *args, *json_flag, model="--model" not in args)
+    assert status == 1 and out == "" and len(err.splitlines()) == 1
+    assert err.startswith(f"accel {args[0]}: error: ") and words in err, err
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["generate", "--max-tokens", "many"], "--max-tokens"),
+        (["generate", "--kv", "f64"], "--kv"),
+        (["generate", "--unknown"], "--unknown"),
+        (["perplexity"], "--ids"),
+        (["nothing"], "nothing"),
+        ([], "COMMAND"),
+    ],
+)
+def test_a_wrong_command_line_is_one_line_and_status_2(capfd, args, words):
+    with pytest.raises(SystemExit) as e:
+        cli.main(args)
+    out, err = capfd.readouterr()
+    assert e.value.code == 2 and out == "" and len(err.splitlines()) == 1 and words in err
+
+
+def test_ids_that_are_none(capfd, tmp_path):
+    path = tmp_path / "ids.json"
+    for value in ({"a": 1}, [1, 2.5], [True, 1], "text"):
+        path.write_text(json.dumps(value))
+        status, out, err = run(capfd, "perplexity", "--ids", str(path))
+        assert status == 1 and out == "" and "JSON list of token ids" in err
+
+
+def spawn(*args, **options):
+    command = [sys.executable, "-m", "accel", *args, "--model", checkpoint_path()]
+    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, **options)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX pipes")
+def test_a_reader_that_leaves_ends_it(tmp_path):
+    read, write = os.pipe()
+    process = spawn("generate", "--max-tokens", "4000", "--ignore-eos", stdout=write)
+    os.close(write)
+    assert os.read(read, 1)
+    os.close(read)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 141 and err == ""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
+def test_ctrl_c_ends_it():
+    process = spawn("generate", "--max-tokens", "8000", "--ignore-eos", stdout=subprocess.PIPE)
+    assert process.stdout.read(1)
+    time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130 and "Traceback" not in err and err.strip() == ""
+
+
+def test_module_and_errors_have_the_same_version():
+    out = subprocess.run(
+        [sys.executable, "-m", "accel", "devices"], capture_output=True, text=True, check=True
+    )
+    assert "cpu" in out.stdout and accel.__version__
