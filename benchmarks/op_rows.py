@@ -1,4 +1,4 @@
-"""Times one operator's rows (tests/ops/cases.py): its `bench` points, or its own points without any.
+"""Times one operator's rows of tests/ops/cases.py: its `bench` points, or all points without any.
 
 Each point is judged against the oracle before it is timed. A time is one submission and its wait.
 """
@@ -59,10 +59,8 @@ def time_point(case, point, threads: int, read_gb_s: float) -> None:
     us = statistics.median(times_us(plan, bound, cold=True))
     gb_s = bytes_of(r) / us / 1e3
     kernel = plan.selections()[0].kernel
-    print(
-        f"  {threads} thread(s)  {us:9.1f} us  {gb_s:7.2f} GB/s  {100 * gb_s / read_gb_s:5.1f} % of read"
-        f"  {kernel}  {point}"
-    )
+    share = 100 * gb_s / read_gb_s
+    print(f"  {us:9.1f} us  {gb_s:7.2f} GB/s  {share:5.1f} % of read  {kernel}  {point}")
 
 
 def probe(threads: int) -> float:

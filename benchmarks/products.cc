@@ -1,7 +1,8 @@
-// The CPU products, one row a line: bandwidth of one activation row as a percentage of what the same threads read, and
-// multiply-adds of many rows as a percentage of what they multiply in registers, both probed in the same round.
-// Usage: products [--threads N] [--rounds N] [--isa NAME] [--kernel TEXT] [--cpu-time] [--json]. Bits are checked before
-// anything is timed. --cpu-time counts processor time, for one thread on a machine that is shared.
+// The CPU products, one row a line: bandwidth of one activation row as a percentage of what the
+// same threads read, and multiply-adds of many rows as a percentage of what they multiply in
+// registers, both probed in the same round. Usage: products [--threads N] [--rounds N] [--isa NAME]
+// [--kernel TEXT] [--cpu-time] [--json]. Bits are checked before anything is timed. --cpu-time
+// counts processor time, for one thread on a machine that is shared.
 #include <cstdio>
 #include <ctime>
 
@@ -29,13 +30,15 @@ double median(std::vector<double> v) {
 
 // ---------------------------------------------------------------- probes
 
-constexpr int kLoops = 3000000;  // some 30 ms a chunk: a shorter probe misses the clock that a longer one settles at
+constexpr int kLoops =
+    3000000;  // some 30 ms a chunk: a shorter probe misses the clock that a longer one settles at
 
 #if defined(__x86_64__)
 __attribute__((target("avx512f"))) uint64_t read_512(const char* p, size_t bytes) {
   __m512i a[8] = {};
   for (size_t i = 0; i + 512 <= bytes; i += 512)
-    for (size_t j = 0; j < 8; ++j) a[j] = _mm512_xor_si512(a[j], _mm512_loadu_si512(p + i + j * 64));
+    for (size_t j = 0; j < 8; ++j)
+      a[j] = _mm512_xor_si512(a[j], _mm512_loadu_si512(p + i + j * 64));
   for (int j = 1; j < 8; ++j) a[0] = _mm512_xor_si512(a[0], a[j]);
   uint64_t lanes[8];
   _mm512_storeu_si512(lanes, a[0]);
@@ -45,19 +48,20 @@ __attribute__((target("avx2"))) uint64_t read_256(const char* p, size_t bytes) {
   __m256i a[8] = {};
   for (size_t i = 0; i + 256 <= bytes; i += 256)
     for (size_t j = 0; j < 8; ++j)
-      a[j] = _mm256_xor_si256(a[j], _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + i + j * 32)));
+      a[j] = _mm256_xor_si256(a[j],
+                              _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + i + j * 32)));
   for (int j = 1; j < 8; ++j) a[0] = _mm256_xor_si256(a[0], a[j]);
   return uint64_t(_mm256_extract_epi64(a[0], 0));
 }
-#define ACCEL_TWELVE(v, x)                                                                      \
-  v x ",%0\n" v x ",%1\n" v x ",%2\n" v x ",%3\n" v x ",%4\n" v x ",%5\n" v x ",%6\n" v x ",%7\n" \
-    v x ",%8\n" v x ",%9\n" v x ",%10\n" v x ",%11\n"
+#define ACCEL_TWELVE(v, x)                                                                \
+  v x ",%0\n" v x ",%1\n" v x ",%2\n" v x ",%3\n" v x ",%4\n" v x ",%5\n" v x ",%6\n" v x \
+      ",%7\n" v x ",%8\n" v x ",%9\n" v x ",%10\n" v x ",%11\n"
 __attribute__((target("avx512f"))) int64_t multiply_512() {
   __m512 a{}, b{}, c{}, d{}, e{}, f{}, g{}, h{}, i{}, j{}, k{}, l{}, x{}, y{};
   for (int n = 0; n < kLoops; ++n)
     asm volatile(ACCEL_TWELVE("vfmadd231ps", " %12,%13")
-                 : "+v"(a), "+v"(b), "+v"(c), "+v"(d), "+v"(e), "+v"(f), "+v"(g), "+v"(h), "+v"(i), "+v"(j),
-                   "+v"(k), "+v"(l)
+                 : "+v"(a), "+v"(b), "+v"(c), "+v"(d), "+v"(e), "+v"(f), "+v"(g), "+v"(h), "+v"(i),
+                   "+v"(j), "+v"(k), "+v"(l)
                  : "v"(x), "v"(y));
   return 12 * 32;
 }
@@ -65,8 +69,8 @@ __attribute__((target("avx2,fma"))) int64_t multiply_256() {
   __m256 a{}, b{}, c{}, d{}, e{}, f{}, g{}, h{}, i{}, j{}, k{}, l{}, x{}, y{};
   for (int n = 0; n < kLoops; ++n)
     asm volatile(ACCEL_TWELVE("vfmadd231ps", " %12,%13")
-                 : "+x"(a), "+x"(b), "+x"(c), "+x"(d), "+x"(e), "+x"(f), "+x"(g), "+x"(h), "+x"(i), "+x"(j),
-                   "+x"(k), "+x"(l)
+                 : "+x"(a), "+x"(b), "+x"(c), "+x"(d), "+x"(e), "+x"(f), "+x"(g), "+x"(h), "+x"(i),
+                   "+x"(j), "+x"(k), "+x"(l)
                  : "x"(x), "x"(y));
   return 12 * 16;
 }
@@ -111,7 +115,9 @@ struct Probe {
 template <class F>
 void parallel(Pool& pool, uint32_t n, F& f) {
   if (n == 1) return f(0, 0);
-  pool.run(n, [](void* c, uint32_t chunk, uint32_t thread) { (*static_cast<F*>(c))(chunk, thread); }, &f);
+  pool.run(
+      n, [](void* c, uint32_t chunk, uint32_t thread) { (*static_cast<F*>(c))(chunk, thread); },
+      &f);
 }
 
 struct Machine {
@@ -147,12 +153,16 @@ struct Call {
   std::vector<char> shared, local;
   size_t stride;
   Call(Machine& m, const std::string& name, const QuantMatMulParams& p, std::vector<void*> b)
-      : kernel(*products::kernel(m.table, name)), params(p), buffers(std::move(b)),
+      : kernel(*products::kernel(m.table, name)),
+        params(p),
+        buffers(std::move(b)),
         shared(kernel.shared_bytes(&params) + 64),
         stride((kernel.local_bytes(&params) + 127) / 128 * 128) {
     local.resize(stride * size_t(m.pool.threads()) + 64);
   }
-  static char* aligned(std::vector<char>& v) { return v.data() + (64 - uintptr_t(v.data()) % 64) % 64; }
+  static char* aligned(std::vector<char>& v) {
+    return v.data() + (64 - uintptr_t(v.data()) % 64) % 64;
+  }
   void run(Pool& pool) {
     const accel_cpu::KernelArgs args{buffers.data(), &params, nullptr, aligned(shared)};
     char* scratch = aligned(local);
@@ -172,17 +182,27 @@ struct Row {
   unsigned M, N, K, group, zeros;
 };
 const Row kRows[] = {
-    {"int4_matvec_nk_f16", '4', 1, 576, 576, 32, 0},  {"int4_matvec_nk_f16", '4', 1, 1536, 576, 32, 0},
-    {"int4_matvec_nk_f16", '4', 1, 576, 1536, 32, 0}, {"int4_matvec_nk_f16", '4', 1, 192, 576, 32, 0},
-    {"int4_matvec_nk_f16", '4', 1, 1536, 576, 32, 1}, {"int4_matvec_nk_f16", '4', 1, 4096, 4096, 128, 1},
-    {"int4_matvec_kn_f16", '4', 1, 1536, 576, 128, 1}, {"quant_matmul_nk_f32", '8', 1, 49152, 576, 32, 0},
-    {"quant_matmul_kn_f32", '8', 1, 1536, 576, 32, 0}, {"matmul_nk_f32_f16", 'f', 1, 1536, 576, 0, 0},
+    {"int4_matvec_nk_f16", '4', 1, 576, 576, 32, 0},
+    {"int4_matvec_nk_f16", '4', 1, 1536, 576, 32, 0},
+    {"int4_matvec_nk_f16", '4', 1, 576, 1536, 32, 0},
+    {"int4_matvec_nk_f16", '4', 1, 192, 576, 32, 0},
+    {"int4_matvec_nk_f16", '4', 1, 1536, 576, 32, 1},
+    {"int4_matvec_nk_f16", '4', 1, 4096, 4096, 128, 1},
+    {"int4_matvec_kn_f16", '4', 1, 1536, 576, 128, 1},
+    {"quant_matmul_nk_f32", '8', 1, 49152, 576, 32, 0},
+    {"quant_matmul_kn_f32", '8', 1, 1536, 576, 32, 0},
+    {"matmul_nk_f32_f16", 'f', 1, 1536, 576, 0, 0},
     {"matmul_kn_f32_f16", 'f', 1, 1536, 576, 0, 0},
-    {"int4_matmul_nk_f16", '4', 512, 576, 576, 32, 0}, {"int4_matmul_nk_f16", '4', 512, 192, 576, 32, 0},
-    {"int4_matmul_nk_f16", '4', 512, 1536, 576, 32, 0}, {"int4_matmul_nk_f16", '4', 512, 576, 1536, 32, 0},
-    {"int4_matmul_nk_f16", '4', 512, 4096, 4096, 32, 0}, {"int4_matmul_kn_f16", '4', 512, 1536, 576, 128, 1},
-    {"quant_matmul_nk_f32", '8', 512, 1536, 576, 32, 0}, {"matmul_nk_f32_f16", 'f', 512, 1536, 576, 0, 0},
-    {"matmul_kn_f32_f16", 'f', 512, 1536, 576, 0, 0},  {"int4_matmul_nk_f16", '4', 8, 1536, 576, 32, 0},
+    {"int4_matmul_nk_f16", '4', 512, 576, 576, 32, 0},
+    {"int4_matmul_nk_f16", '4', 512, 192, 576, 32, 0},
+    {"int4_matmul_nk_f16", '4', 512, 1536, 576, 32, 0},
+    {"int4_matmul_nk_f16", '4', 512, 576, 1536, 32, 0},
+    {"int4_matmul_nk_f16", '4', 512, 4096, 4096, 32, 0},
+    {"int4_matmul_kn_f16", '4', 512, 1536, 576, 128, 1},
+    {"quant_matmul_nk_f32", '8', 512, 1536, 576, 32, 0},
+    {"matmul_nk_f32_f16", 'f', 512, 1536, 576, 0, 0},
+    {"matmul_kn_f32_f16", 'f', 512, 1536, 576, 0, 0},
+    {"int4_matmul_nk_f16", '4', 8, 1536, 576, 32, 0},
 };
 
 // The planes of one copy of a weight, sizes rounded up to lines.
@@ -208,7 +228,8 @@ void fill(const Row& r, const Planes& planes, char* p, Random& random) {
   const size_t groups = r.group ? size_t(r.N) * r.K / r.group : 0;
   for (size_t g = 0; g < groups; ++g) {
     put(DType::F16, p + planes.codes, g, 0.01f + 0.005f * random.uniform());
-    if (planes.offsets) put(DType::F16, p + planes.codes + planes.scales, g, r.zeros ? 8.0f : -0.08f);
+    if (planes.offsets)
+      put(DType::F16, p + planes.codes + planes.scales, g, r.zeros ? 8.0f : -0.08f);
   }
 }
 
@@ -223,10 +244,13 @@ float weight_at(const Level& level, const Row& r, const Planes& planes, const ch
   return centred * s;
 }
 
-bool is_nk(const Row& r) { return std::string(r.kernel).find("_nk_") != std::string::npos; }
+bool is_nk(const Row& r) {
+  return std::string(r.kernel).find("_nk_") != std::string::npos;
+}
 
 // Some results of the last row against the slow walk.
-bool right(const Row& r, const Level& level, const Planes& planes, const char* w, const float* x, const float* out) {
+bool right(const Row& r, const Level& level, const Planes& planes, const char* w, const float* x,
+           const float* out) {
   std::vector<float> row(r.K);
   for (unsigned n = 0; n < r.N; n += r.N / 5 + 1) {
     for (unsigned k = 0; k < r.K; ++k)
@@ -243,7 +267,8 @@ void point(Call& call, const Row& r, const Planes& planes, char* w) {
   char* const offsets = r.weight == '4' ? w + planes.codes + planes.scales : nullptr;
   call.buffers[1] = w;
   if (scales) call.buffers[2] = scales;
-  if (offsets) call.buffers[3] = r.zeros ? offsets : nullptr, call.buffers[4] = r.zeros ? nullptr : offsets;
+  if (offsets)
+    call.buffers[3] = r.zeros ? offsets : nullptr, call.buffers[4] = r.zeros ? nullptr : offsets;
 }
 
 struct Options {
@@ -252,7 +277,8 @@ struct Options {
   bool json = false, cpu_time = false;
 };
 
-// Weights of one activation row are copied until they fill as much memory as a small model, so that they are streamed.
+// Weights of one activation row are copied until they fill as much memory as a small model, so that
+// they are streamed.
 constexpr size_t kStreamed = size_t(96) << 20;
 
 bool measure(Machine& m, const Row& r, const Options& o, char* memory) {
@@ -279,7 +305,8 @@ bool measure(Machine& m, const Row& r, const Options& o, char* memory) {
     peak.push_back(r.M == 1 ? std::max(m.read_gbs(memory, copies * planes.total),
                                        m.read_gbs(memory, copies * planes.total))
                             : m.multiply_gflops());
-    const size_t calls = r.M == 1 ? copies : std::max<size_t>(1, size_t(3e9) / (size_t(r.M) * r.N * r.K));
+    const size_t calls =
+        r.M == 1 ? copies : std::max<size_t>(1, size_t(3e9) / (size_t(r.M) * r.N * r.K));
     const double start = now();
     for (size_t c = 0; c < calls; ++c) {
       point(call, r, planes, memory + c % copies * planes.total);
@@ -292,12 +319,14 @@ bool measure(Machine& m, const Row& r, const Options& o, char* memory) {
   const double work = r.M == 1 ? double(planes.total) : 2.0 * r.M * r.N * r.K;
   const char* unit = r.M == 1 ? "GB/s" : "GFLOP/s";
   const double rate = work / median(seconds) / 1e9;
-  std::printf(o.json ? "{\"kernel\": \"%s\", \"M\": %u, \"N\": %u, \"K\": %u, \"group\": %u, \"zeros\": %u, "
-                       "\"isa\": \"%s\", \"threads\": %d, \"us\": %.2f, \"rate\": %.1f, \"unit\": \"%s\", "
-                       "\"probe\": %.1f, \"percent\": %.0f}\n"
-                     : "%-22s M %3u N %5u K %4u g %3u z %u  %s x%d  %9.2f us  %6.1f %s  probe %.1f  %.0f%%\n",
-              r.kernel, r.M, r.N, r.K, r.group, r.zeros, m.table.isa, m.pool.threads(), median(seconds) * 1e6, rate,
-              unit, median(peak), median(ratio));
+  std::printf(
+      o.json
+          ? "{\"kernel\": \"%s\", \"M\": %u, \"N\": %u, \"K\": %u, \"group\": %u, \"zeros\": %u, "
+            "\"isa\": \"%s\", \"threads\": %d, \"us\": %.2f, \"rate\": %.1f, \"unit\": \"%s\", "
+            "\"probe\": %.1f, \"percent\": %.0f}\n"
+          : "%-22s M %3u N %5u K %4u g %3u z %u  %s x%d  %9.2f us  %6.1f %s  probe %.1f  %.0f%%\n",
+      r.kernel, r.M, r.N, r.K, r.group, r.zeros, m.table.isa, m.pool.threads(),
+      median(seconds) * 1e6, rate, unit, median(peak), median(ratio));
   std::fflush(stdout);
   return true;
 }
@@ -323,7 +352,8 @@ int main(int argc, char** argv) {
   Options o;
   if (!parse(argc, argv, o)) {
     std::fprintf(stderr,
-                 "usage: products [--threads N] [--rounds N] [--isa NAME] [--kernel TEXT] [--cpu-time] [--json]; "
+                 "usage: products [--threads N] [--rounds N] [--isa NAME] [--kernel TEXT] "
+                 "[--cpu-time] [--json]; "
                  "--cpu-time is for one thread\n");
     return 2;
   }

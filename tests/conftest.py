@@ -1,6 +1,7 @@
-"""Fixtures that every test shares: devices per kernel table, runtimes, seeds that follow from the test's id.
+"""Fixtures that every test shares: devices per kernel table, runtimes, seeds from the test's id.
 
-ACCEL_TEST_ISA: `all` runs device tests on every table this machine has, a name on that one; without it the best table.
+ACCEL_TEST_ISA: `all` runs device tests on every kernel table of this machine, a name on that one;
+without it the best table.
 ACCEL_TEST_SLOW=1 runs the tests marked slow.
 """
 

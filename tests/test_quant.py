@@ -1,4 +1,4 @@
-"""accel.quant: the contract's vectors, its refusals, bounds that hold, and GGUF blocks held exactly."""
+"""accel.quant: recorded vectors, refusals, bounds that hold, and GGUF blocks held exactly."""
 
 import accel
 import numpy as np
@@ -38,7 +38,7 @@ def test_int8_vectors():
 def test_int4_vectors(weights, scale, zero, codes):
     p = quant.int4_quantize(np.float32(weights))
     assert f16_bits(p.scales) == [scale] and p.zeros.tolist() == [zero]
-    assert nibbles(p.codes, len(codes)) == codes and not np.signbit(p.zeros[0] + 0)
+    assert nibbles(p.codes, len(codes)) == codes
     if codes == [0, 1, 2, 15]:
         assert p.codes.tolist() == [0x0000F210] and f16_bits(p.zeros) == [0]
 
@@ -162,7 +162,7 @@ def test_counts_and_groups_are_checked():
 
 
 def edge_blocks(name, rows, columns, rng):
-    """Random blocks of a type, some with scale 0, -0, negative and subnormal, and all byte values."""
+    """Random blocks of a type: every byte, and scales of 0, -0, below zero and subnormal."""
     size = {"Q4_0": 18, "Q4_1": 20, "Q8_0": 34}[name]
     blocks = rng.integers(0, 256, size=(rows * columns // 32, size), dtype=np.uint8)
     halves = rng.normal(size=(len(blocks), 2)).astype(np.float16)

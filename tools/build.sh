@@ -4,18 +4,38 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 build=build/py
-tree_key() { cksum pyproject.toml CMakeLists.txt; find cpp/bindings shaders python -name '*.py' -o -name 'py.typed' | sort; }
+cmake=.venv/bin/cmake
+python=.venv/bin/python
+
+# Compiler steps as they come: one line that is overwritten on a terminal, whole lines elsewhere.
+steps() {
+  local end='\n'
+  [ -t 1 ] && end='\033[K\r'
+  sed -un 's/^ *\(\[[0-9]*\/[0-9]*\] .*\)/\1/p' | while read -r line; do printf "%.100s$end" "$line"; done
+  [ -t 1 ] && printf '\033[K' || true
+}
+install_editable() {
+  local log=build/install.log
+  echo "build: compiling; the first time takes minutes"
+  mkdir -p build
+  if ! $python -m pip --disable-pip-version-check -v install --no-build-isolation --no-deps --no-index \
+    -C build-dir=$build -C cmake.define.ACCEL_TESTS=ON ${ACCEL_WERROR:+-C cmake.define.ACCEL_WERROR=ON} -e . 2>&1 |
+    tee $log | steps; then
+    grep -A 30 -m 1 -E 'FAILED|error:|Error' $log >&2 || tail -n 30 $log >&2
+    echo "build: failed; the whole log is in $log" >&2
+    exit 1
+  fi
+}
 
 # pip writes the console script and the redirect to python/; only a change of those needs it again.
-key=$(tree_key | cksum)
+key=$({ cksum pyproject.toml CMakeLists.txt; find python -name '*.py' | sort; } | cksum)
 if [ -f .venv/.stamp-install ] && [ "$(cat .venv/.stamp-install)" = "$key" ] && [ -f $build/build.ninja ]; then
-  .venv/bin/cmake --build $build --target _core
-  .venv/bin/cmake --install $build --prefix "$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("platlib"))')" >/dev/null
+  $cmake --build $build --target _core
+  site=$($python -c 'import sysconfig; print(sysconfig.get_path("platlib"))')
+  $cmake --install $build --prefix "$site" >/dev/null
 else
   rm -f .venv/.stamp-install
-  echo "build: compiling (first time: minutes)"
-  .venv/bin/python -m pip --disable-pip-version-check -qq install --no-build-isolation --no-deps --no-index \
-    -C build-dir=$build -C cmake.define.ACCEL_TESTS=ON ${ACCEL_WERROR:+-C cmake.define.ACCEL_WERROR=ON} -e .
+  install_editable
   printf '%s' "$key" >.venv/.stamp-install
 fi
-for target in "$@"; do .venv/bin/cmake --build $build --target "$target"; done
+for target in "$@"; do $cmake --build $build --target "$target"; done

@@ -59,7 +59,13 @@ HostArray array_arg(Arg a, py::handle value) {
   if (py::isinstance<py::array>(value)) return host_array(py::reinterpret_borrow<py::array>(value));
   if (!PyObject_CheckBuffer(value.ptr()) && !py::hasattr(value, "__array_interface__"))
     wrong_type(a, value, "a numpy array, or have the buffer protocol or __array_interface__");
-  return host_array(py::module_::import("numpy").attr("asarray")(value).cast<py::array>());
+  // Through a memoryview, because numpy takes bytes for a text otherwise.
+  py::object view = py::reinterpret_borrow<py::object>(value);
+  if (PyObject_CheckBuffer(value.ptr())) {
+    view = py::reinterpret_steal<py::object>(PyMemoryView_FromObject(value.ptr()));
+    if (!view) throw py::error_already_set();
+  }
+  return host_array(py::module_::import("numpy").attr("asarray")(view).cast<py::array>());
 }
 
 py::dtype numpy_dtype(DType t) {

@@ -100,10 +100,14 @@ inline auto sweeping() {
       [](PyHeapTypeObject* type) { type->ht_type.tp_dealloc = dealloc_and_sweep; });
 }
 
-// Releases the interpreter lock while f runs, sweeping before.
+// Releases the interpreter lock while f runs, sweeping before and after.
+struct SweepAfter {
+  ~SweepAfter() { sweep(); }
+};
 template <class F>
 auto unlocked(F&& f) {
   sweep();
+  SweepAfter after;
   py::gil_scoped_release release;
   return f();
 }

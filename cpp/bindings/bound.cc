@@ -72,8 +72,12 @@ void BoundValues::add_buffer(const std::string& name, py::handle value) {
 
 void BoundValues::add_array(const std::string& name, HostArray a) {
   const PortDesc* port = find_port(plan_, name);
-  const bool written = port && (port->kind == PortKind::State || port->kind == PortKind::Output);
-  const DType dtype = port ? port->dtype : a.dtype.value_or(DType::F32);
+  if (!port) {
+    buffers[name] = {};  // the plan says that it has no such port
+    return;
+  }
+  const DType dtype = port->dtype;
+  const bool written = port->kind == PortKind::State || port->kind == PortKind::Output;
   if (auto problem = in_place_problem(name, a, dtype, written))
     return refuse_buffer(std::move(*problem));
   arrays_.push_back({name, a.data, dtype, a.count, a.writable, keep_alive(a.array)});

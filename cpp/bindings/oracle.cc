@@ -25,7 +25,8 @@ static py::array_t<double> array_of(const std::vector<double>& v, const Shape& s
 
 // Arrays carry only bytes here: the port says what they hold.
 static py::dict run_oracle(const Builder& builder, const std::map<std::string, py::buffer>& ports,
-                           const std::map<std::string, uint32_t>& scalars, const std::string& level, bool budgets) {
+                           const std::map<std::string, uint32_t>& scalars, const std::string& level,
+                           bool budgets) {
   const Graph graph = builder.finish();
   oracle::Inputs inputs;
   std::vector<py::buffer_info> held;
@@ -35,7 +36,8 @@ static py::dict run_oracle(const Builder& builder, const std::map<std::string, p
     if (it == ports.end()) continue;
     held.push_back(it->second.request());
     const py::buffer_info& info = held.back();
-    inputs.ports[port.name] = {port.dtype, info.ptr, int64_t(info.size * info.itemsize) / size_of(port.dtype)};
+    inputs.ports[port.name] = {port.dtype, info.ptr,
+                               int64_t(info.size * info.itemsize) / size_of(port.dtype)};
   }
   py::dict result;
   for (const auto& [name, value] : oracle::evaluate(graph, inputs, {level_of(level), budgets})) {
@@ -47,10 +49,13 @@ static py::dict run_oracle(const Builder& builder, const std::map<std::string, p
 }
 
 void bind_oracle(py::module_& m) {
-  m.def("oracle", &run_oracle, py::arg("builder"), py::arg("ports"), py::arg("scalars") = py::dict(),
-        py::kw_only(), py::arg("level") = "f64", py::arg("budgets") = false,
-        "Evaluate a recorded graph by the float64 reference, or walk its accumulation orders in f32.\n\n"
-        "ports holds the bytes of inputs, weights and states; scalars their bits. Gives for each output and each\n"
+  m.def("oracle", &run_oracle, py::arg("builder"), py::arg("ports"),
+        py::arg("scalars") = py::dict(), py::kw_only(), py::arg("level") = "f64",
+        py::arg("budgets") = false,
+        "Evaluate a recorded graph by the float64 reference, or walk its accumulation orders in "
+        "f32.\n\n"
+        "ports holds the bytes of inputs, weights and states; scalars their bits. Gives for each "
+        "output and each\n"
         "written state (values, budgets) as float64 arrays; budgets is None unless asked for.");
 }
 

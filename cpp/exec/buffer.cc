@@ -1,4 +1,5 @@
-// Life of buffers: who holds one, when it may close, and how a submission learns that one has closed.
+// Life of buffers: who holds one, when it may close, and how a submission learns that one has
+// closed.
 #include <algorithm>
 
 #include "exec/device.h"
@@ -12,7 +13,9 @@ static std::mutex& lifetime_mutex() {
   return *mutex;
 }
 
-std::unique_lock<std::mutex> lifetime_lock() { return std::unique_lock<std::mutex>(lifetime_mutex()); }
+std::unique_lock<std::mutex> lifetime_lock() {
+  return std::unique_lock<std::mutex>(lifetime_mutex());
+}
 
 std::atomic<uint64_t>& close_generation() {
   static std::atomic<uint64_t> generation{1};
@@ -51,7 +54,12 @@ int Buffer::in_use() const {
 bool Buffer::wait_idle(double seconds, const std::function<void()>& poll) {
   check_fork();
   const std::shared_ptr<Buffer> keep = shared_from_this();
-  return released().wait([this] { const auto lock = lifetime_lock(); return held(holds_) == 0; }, seconds, 0, poll);
+  return released().wait(
+      [this] {
+        const auto lock = lifetime_lock();
+        return held(holds_) == 0;
+      },
+      seconds, 0, poll);
 }
 
 void Buffer::close() {
@@ -60,12 +68,15 @@ void Buffer::close() {
   {
     const auto lock = lifetime_lock();
     if (closed()) return;
-    // A submission raises its hold, then reads the generation; here the generation goes up, then the holds are read.
-    // So either this sees the hold and refuses, or the submission sees the new generation and looks at its buffers.
+    // A submission raises its hold, then reads the generation; here the generation goes up, then
+    // the holds are read. So either this sees the hold and refuses, or the submission sees the new
+    // generation and looks at its buffers.
     close_generation().fetch_add(1, std::memory_order_seq_cst);
     if (const int n = held(holds_))
-      throw bind_error("lifetime", label, "buffer " + (label.empty() ? std::string("without a label") : label) +
-                           " is held by " + std::to_string(n) + " submission" + (n == 1 ? "" : "s") +
+      throw bind_error("lifetime", label,
+                       "buffer " + (label.empty() ? std::string("without a label") : label) +
+                           " is held by " + std::to_string(n) + " submission" +
+                           (n == 1 ? "" : "s") +
                            " in flight and must be idle to close: wait for the fence first");
     closed_.store(true, std::memory_order_release);
     host_.store(nullptr, std::memory_order_release);
@@ -80,7 +91,8 @@ void Buffer::add_hold(const std::vector<BufferPtr>& buffers, const std::shared_p
   for (const BufferPtr& b : buffers) {
     auto& holds = b->holds_;
     // Expired holds are swept just before the list would grow.
-    if (holds.size() == holds.capacity()) std::erase_if(holds, [](const auto& h) { return h.expired(); });
+    if (holds.size() == holds.capacity())
+      std::erase_if(holds, [](const auto& h) { return h.expired(); });
     holds.push_back(hold);
   }
 }

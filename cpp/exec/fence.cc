@@ -1,4 +1,5 @@
-// A fence is signalled once, by a library thread or at submit; any thread may wait for it any number of times.
+// A fence is signalled once, by a library thread or at submit; any thread may wait for it any
+// number of times.
 #include "exec/device.h"
 #include "exec/fork.h"
 #include "exec/park.h"
@@ -41,11 +42,13 @@ bool Fence::wait_quiet(double seconds, const std::function<void()>& poll) const 
 
 bool Fence::wait(double seconds, const std::function<void()>& poll) {
   check_fork();
-  // The waiter may be the last owner of nothing but this reference; a signal still touches what it waits on.
+  // The waiter may be the last owner of nothing but this reference; a signal still touches what it
+  // waits on.
   const std::shared_ptr<Shared> keep = p_;
   Shared& s = *keep;
   const int64_t spin = s.spin_ns.load(std::memory_order_relaxed);
-  if (!s.event.wait([&s] { return s.done.load(std::memory_order_acquire); }, seconds, spin, poll)) return false;
+  if (!s.event.wait([&s] { return s.done.load(std::memory_order_acquire); }, seconds, spin, poll))
+    return false;
   if (s.error) {
     s.observed.store(true, std::memory_order_relaxed);
     throw Error(*s.error);
@@ -53,10 +56,18 @@ bool Fence::wait(double seconds, const std::function<void()>& poll) {
   return true;
 }
 
-std::optional<Error> Fence::error() const { return done() ? p_->error : std::nullopt; }
-bool Fence::observed() const { return p_->observed.load(std::memory_order_relaxed); }
-FenceStats Fence::stats() const { return done() ? p_->stats : FenceStats{}; }
-void Fence::set_spin(int64_t spin_ns) { p_->spin_ns.store(spin_ns, std::memory_order_relaxed); }
+std::optional<Error> Fence::error() const {
+  return done() ? p_->error : std::nullopt;
+}
+bool Fence::observed() const {
+  return p_->observed.load(std::memory_order_relaxed);
+}
+FenceStats Fence::stats() const {
+  return done() ? p_->stats : FenceStats{};
+}
+void Fence::set_spin(int64_t spin_ns) {
+  p_->spin_ns.store(spin_ns, std::memory_order_relaxed);
+}
 
 void Fence::on_done(std::function<void()> callback) {
   check_fork();

@@ -16,11 +16,14 @@ void watch_forks() {
   });
 }
 
-bool forked() { return g_forked.load(std::memory_order_relaxed); }
+bool forked() {
+  return g_forked.load(std::memory_order_relaxed);
+}
 
 Error fork_error() {
-  return lost_error("this process was forked from one that had opened a device and has none of its threads; "
-                    "start workers with spawn instead of fork");
+  return lost_error(
+      "this process was forked from one that had opened a device and has none of its threads; "
+      "start workers with spawn instead of fork");
 }
 
 void check_fork() {

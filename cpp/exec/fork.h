@@ -1,4 +1,5 @@
-// A forked child has none of the parent's threads: everything but dropping objects is refused there.
+// A forked child has none of the parent's threads: everything but dropping objects is refused
+// there.
 #pragma once
 #include "base/error.h"
 

@@ -14,13 +14,16 @@
 
 namespace accel {
 
-static constexpr int64_t kPages = int64_t(1) << 20;       // from here on the block is mapped
+static constexpr int64_t kPages = int64_t(1) << 20;  // from here on the block is mapped
 static constexpr int64_t kHugePage = int64_t(2) << 20;
-static constexpr int64_t kAdvise = int64_t(4) << 20;      // from here on huge pages waste at most a half
+static constexpr int64_t kAdvise = int64_t(4)
+                                   << 20;  // from here on huge pages waste at most a half
 
 static std::atomic<int64_t> g_fail_in{0};
 
-void fail_allocation(int64_t nth) { g_fail_in.store(nth, std::memory_order_relaxed); }
+void fail_allocation(int64_t nth) {
+  g_fail_in.store(nth, std::memory_order_relaxed);
+}
 
 static bool must_fail() {
   if (g_fail_in.load(std::memory_order_relaxed) <= 0) return false;
@@ -45,10 +48,12 @@ int64_t memory_available() {
   return kib * 1024;
 }
 
-// Maps `bytes` (a multiple of the page) at a multiple of `alignment`, by mapping more and giving the ends back.
+// Maps `bytes` (a multiple of the page) at a multiple of `alignment`, by mapping more and giving
+// the ends back.
 static void* map_aligned(size_t bytes, size_t alignment) {
   const size_t slack = alignment;
-  void* all = mmap(nullptr, bytes + slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* all =
+      mmap(nullptr, bytes + slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (all == MAP_FAILED) return nullptr;
   const uintptr_t from = reinterpret_cast<uintptr_t>(all);
   const uintptr_t at = (from + alignment - 1) / alignment * alignment;
@@ -64,7 +69,8 @@ static std::shared_ptr<void> map_pages(int64_t bytes) {
   void* p = map_aligned(size, bytes >= kAdvise ? size_t(kHugePage) : page);
   if (!p) return nullptr;
 #ifdef MADV_HUGEPAGE
-  if (bytes >= kAdvise) madvise(p, size, MADV_HUGEPAGE);  // advice: a refusal changes nothing but speed
+  if (bytes >= kAdvise)
+    madvise(p, size, MADV_HUGEPAGE);  // advice: a refusal changes nothing but speed
 #endif
   return {p, [size](void* q) { munmap(q, size); }};
 }
@@ -79,16 +85,18 @@ static std::shared_ptr<void> take_lines(int64_t bytes) {
 
 std::shared_ptr<void> allocate_zeroed(int64_t bytes, int64_t limit, const std::string& what) {
   if (bytes > limit)
-    throw capacity_error("too_large", what + " is " + std::to_string(bytes) + " bytes and must be at most " +
+    throw capacity_error("too_large",
+                         what + " is " + std::to_string(bytes) + " bytes and must be at most " +
                              std::to_string(limit) + " (max_bytes of the device)",
                          bytes, memory_available(), limit);
   std::shared_ptr<void> p;
   if (!must_fail()) p = bytes >= kPages ? map_pages(bytes) : take_lines(bytes);
   if (p) return p;
   const int64_t available = memory_available();
-  throw capacity_error("out_of_memory", what + " is " + std::to_string(bytes) + " bytes, which the system refused; " +
-                           std::to_string(available) + " bytes are available and the device allows " +
-                           std::to_string(limit),
+  throw capacity_error("out_of_memory",
+                       what + " is " + std::to_string(bytes) +
+                           " bytes, which the system refused; " + std::to_string(available) +
+                           " bytes are available and the device allows " + std::to_string(limit),
                        bytes, available, limit);
 }
 

@@ -8,8 +8,9 @@ namespace accel {
 
 inline constexpr int64_t kAlignment = 64;
 
-// Zeroed and 64-byte aligned; freed with the last owner. `what` names the request in the errors: capacity too_large
-// above `limit`, out_of_memory where the system refuses. bytes of 0 gives one aligned line.
+// Zeroed and 64-byte aligned; freed with the last owner. `what` names the request in the errors:
+// capacity too_large above `limit`, out_of_memory where the system refuses. bytes of 0 gives one
+// aligned line.
 std::shared_ptr<void> allocate_zeroed(int64_t bytes, int64_t limit, const std::string& what);
 
 // Physical memory of the machine, and what is available now; 0 where the system does not say.

@@ -70,13 +70,14 @@ bool Event::wait(const std::function<bool()>& ready, double seconds, int64_t spi
   const bool limited = seconds >= 0;
   // Beyond 30 years a limit is none; the product below would overflow.
   const int64_t end = limited && seconds < 1e9 ? now_ns() + int64_t(seconds * 1e9) : INT64_MAX;
-  if (spin_for(limited ? std::min(spin_ns, int64_t(std::min(seconds, 1.0) * 1e9)) : spin_ns, ready)) return true;
+  if (spin_for(limited ? std::min(spin_ns, int64_t(std::min(seconds, 1.0) * 1e9)) : spin_ns, ready))
+    return true;
   for (;;) {
     int64_t ns = end == INT64_MAX ? -1 : end - now_ns();
     if (end != INT64_MAX && ns <= 0) return ready();
     if (poll) ns = ns < 0 ? kPollNs : std::min(ns, kPollNs);
-    // First be counted, then read the epoch, then look: a notify() that misses the count has already moved the epoch,
-    // and what it announced is seen by this look.
+    // First be counted, then read the epoch, then look: a notify() that misses the count has
+    // already moved the epoch, and what it announced is seen by this look.
     waiters_.fetch_add(1, std::memory_order_seq_cst);
     const uint32_t seen = epoch_.load(std::memory_order_seq_cst);
     bool is_ready = ready();

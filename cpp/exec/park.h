@@ -1,5 +1,5 @@
-// Sleeping on a 32-bit word: a futex on Linux, a small parking lot of condition variables elsewhere; and Event, the
-// one way in which library threads and callers wait for a condition.
+// Sleeping on a 32-bit word: a futex on Linux, a small parking lot of condition variables
+// elsewhere; and Event, the one way in which library threads and callers wait for a condition.
 #pragma once
 #include <atomic>
 #include <chrono>
@@ -8,7 +8,8 @@
 
 namespace accel {
 
-// Sleeps while `word` holds `expected`, at most `ns` nanoseconds (negative: no limit). May return early.
+// Sleeps while `word` holds `expected`, at most `ns` nanoseconds (negative: no limit). May return
+// early.
 void park(std::atomic<uint32_t>& word, uint32_t expected, int64_t ns = -1);
 void unpark_all(std::atomic<uint32_t>& word);
 
@@ -23,11 +24,12 @@ inline void cpu_relax() {
 
 inline int64_t now_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::steady_clock::now().time_since_epoch()).count();
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
 }
 
-// Spins until `ready()` or until `ns` have passed; true if ready. The clock is read once in many turns, because it
-// costs more than a look at the word that is waited for.
+// Spins until `ready()` or until `ns` have passed; true if ready. The clock is read once in many
+// turns, because it costs more than a look at the word that is waited for.
 template <class Ready>
 bool spin_for(int64_t ns, const Ready& ready) {
   if (ready()) return true;
@@ -46,8 +48,8 @@ bool spin_for(int64_t ns, const Ready& ready) {
 class Event {
  public:
   void notify();
-  // True once `ready()` holds, false if `seconds` (negative: no limit) run out first. Spins `spin_ns`, then sleeps;
-  // calls `poll`, which may throw, at least every 50 ms.
+  // True once `ready()` holds, false if `seconds` (negative: no limit) run out first. Spins
+  // `spin_ns`, then sleeps; calls `poll`, which may throw, at least every 50 ms.
   bool wait(const std::function<bool()>& ready, double seconds = -1, int64_t spin_ns = 0,
             const std::function<void()>& poll = {});
 

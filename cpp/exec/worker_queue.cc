@@ -28,16 +28,19 @@ struct Worker::State {
   std::shared_ptr<WorkerHost> host;
   mutable std::mutex mutex;
   std::deque<Job> pending;
-  FencePtr last;             // of the newest submission
+  FencePtr last;  // of the newest submission
   int in_flight = 0;
   bool closed = false;
   std::thread::id thread_id;
-  std::atomic<uint32_t> arrived{0};  // submissions ever made; the worker sleeps while it has seen them all
+  std::atomic<uint32_t> arrived{
+      0};  // submissions ever made; the worker sleeps while it has seen them all
   std::atomic<bool> stop{false};
   Event event;
 };
 
-Worker::Worker(std::shared_ptr<WorkerHost> host) : s_(std::make_shared<State>()) { s_->host = std::move(host); }
+Worker::Worker(std::shared_ptr<WorkerHost> host) : s_(std::make_shared<State>()) {
+  s_->host = std::move(host);
+}
 
 Worker::~Worker() {
   if (forked()) {
@@ -114,7 +117,8 @@ void Worker::loop(const std::shared_ptr<State>& state) {
   s.host->enter_worker();
   for (uint32_t seen = 0;; ++seen) {
     const auto ready = [&] {
-      return s.arrived.load(std::memory_order_acquire) != seen || s.stop.load(std::memory_order_acquire);
+      return s.arrived.load(std::memory_order_acquire) != seen ||
+             s.stop.load(std::memory_order_acquire);
     };
     s.event.wait(ready, -1, s.host->spin_ns());
     Job job;
@@ -128,7 +132,8 @@ void Worker::loop(const std::shared_ptr<State>& state) {
   }
 }
 
-// The first error of the fences in `after`, waited for in turn; a lost device does not wait for others.
+// The first error of the fences in `after`, waited for in turn; a lost device does not wait for
+// others.
 static std::optional<Error> wait_after(const std::vector<FencePtr>& after, const WorkerHost& host) {
   for (const FencePtr& fence : after) {
     while (!fence->wait_quiet(0.05))
@@ -145,17 +150,17 @@ void Worker::run(State& s, Job& job) {
   if (!error) {
     try {
       error = job.work();
-    } catch (const Error& e) {
-      error = e;
-    } catch (const std::exception& e) {
-      error = Error(ErrorKind::internal, "internal", std::string("a submission threw: ") + e.what());
+    } catch (const Error& e) { error = e; } catch (const std::exception& e) {
+      error =
+          Error(ErrorKind::internal, "internal", std::string("a submission threw: ") + e.what());
     }
     if (!error && s.host->lost()) error = s.host->lost_error();
   }
   job.stats.finished_ns = now_ns();
   const FencePtr fence = std::move(job.fence);
   const FenceStats stats = job.stats;
-  // What the submission held is free before its fence says so. Dropping it can end the queue itself.
+  // What the submission held is free before its fence says so. Dropping it can end the queue
+  // itself.
   job.work = nullptr;
   job.after.clear();
   FencePtr last;  // dropped after the lock
@@ -182,8 +187,10 @@ bool Worker::close(const std::string& label) {
     std::lock_guard<std::mutex> lock(s_->mutex);
     if (s_->closed) return false;
     if (const int n = s_->in_flight)
-      throw bind_error("lifetime", label, "queue " + label + " has " + std::to_string(n) + " submission" +
-                           (n == 1 ? "" : "s") + " in flight and must be idle to close: flush it first");
+      throw bind_error("lifetime", label,
+                       "queue " + label + " has " + std::to_string(n) + " submission" +
+                           (n == 1 ? "" : "s") +
+                           " in flight and must be idle to close: flush it first");
     s_->closed = true;
   }
   stop();
@@ -200,8 +207,8 @@ int Worker::in_flight() const {
   return s_->in_flight;
 }
 
-WorkerQueue::WorkerQueue(DevicePtr of, std::shared_ptr<Worker> worker, std::shared_ptr<WorkerHost> host,
-                         const std::string& name, bool counted)
+WorkerQueue::WorkerQueue(DevicePtr of, std::shared_ptr<Worker> worker,
+                         std::shared_ptr<WorkerHost> host, const std::string& name, bool counted)
     : worker_(std::move(worker)), host_(std::move(host)), counted_(counted) {
   label = name;
   device = std::move(of);
@@ -224,7 +231,8 @@ void WorkerQueue::flush(const std::function<void()>& poll) {
 
 void WorkerQueue::close() {
   check_fork();
-  if (worker_->close(label) && counted_.exchange(false)) host_->live_queues.fetch_sub(1, std::memory_order_acq_rel);
+  if (worker_->close(label) && counted_.exchange(false))
+    host_->live_queues.fetch_sub(1, std::memory_order_acq_rel);
 }
 
 bool WorkerQueue::closed() const {

@@ -1,5 +1,5 @@
-// A queue made of one worker thread: started with the first submission, parked between submissions, first in first
-// out. What a device adds (its threads, its loss) comes through WorkerHost.
+// A queue made of one worker thread: started with the first submission, parked between submissions,
+// first in first out. What a device adds (its threads, its loss) comes through WorkerHost.
 #pragma once
 #include <deque>
 #include <thread>
@@ -40,8 +40,8 @@ class Worker {
  public:
   using Work = std::function<std::optional<Error>()>;
   explicit Worker(std::shared_ptr<WorkerHost> host);
-  // Runs what is pending, then ends the thread. On the worker's own thread: lets it end by itself. In a forked child:
-  // forgets it.
+  // Runs what is pending, then ends the thread. On the worker's own thread: lets it end by itself.
+  // In a forked child: forgets it.
   ~Worker();
 
   // `keep` lives until the work is over.
@@ -64,8 +64,8 @@ class Worker {
   std::unique_ptr<std::thread> thread_;
 };
 
-// The handle that callers hold. A device keeps only the Worker of its default queue, so that no queue and device own
-// each other.
+// The handle that callers hold. A device keeps only the Worker of its default queue, so that no
+// queue and device own each other.
 class WorkerQueue : public Queue, public std::enable_shared_from_this<WorkerQueue> {
  public:
   // counted: the device's children include it.

@@ -236,32 +236,30 @@ static void check_output(const BuilderState& b, const std::string& name, const V
   check_port(b, name, nullptr);
   if (v.source.port >= 0) {
     const PortDesc& port = b.graph.ports[size_t(v.source.port)];
-    const std::string what =
-        "value is " + std::string(name_of(port.kind)) + " " + quoted(port.name);
+    const std::string what = "t is " + std::string(name_of(port.kind)) + " " + quoted(port.name);
     throw Refusal{
-        ErrorKind::attr, "value",
+        ErrorKind::attr, "t",
         port.kind == PortKind::State
             ? what + " and must be computed; the caller already owns the bytes of a state"
             : what + " or a view of it and must be computed; the plan would only copy it"};
   }
   if (!v.contiguous())
-    throw Refusal{ErrorKind::attr, "value",
-                  "value is " + v.type().to_string() + " with strides " + text_of(v.strides) +
+    throw Refusal{ErrorKind::attr, "t",
+                  "t is " + v.type().to_string() + " with strides " + text_of(v.strides) +
                       " and offset " + std::to_string(v.offset) +
-                      " and must be contiguous; contiguous(value) makes it so"};
+                      " and must be contiguous; contiguous(t) makes it so"};
 }
 
 void Builder::output(const std::string& name, const Tensor& t, Site site) {
   if (t.null()) {
-    add_refusal(p_, "output", {ErrorKind::attr, "value", "value is None and must be a tensor"},
-                site);
+    add_refusal(p_, "output", {ErrorKind::attr, "t", "t is None and must be a tensor"}, site);
     return;
   }
   if (!t.valid()) return;  // its mistake is recorded already
   if (t.builder() != p_) {
     add_refusal(p_, "output",
-                {ErrorKind::attr, "value",
-                 "value is of builder " + quoted(t.builder()->label) + " and must be of builder " +
+                {ErrorKind::attr, "t",
+                 "t is of builder " + quoted(t.builder()->label) + " and must be of builder " +
                      quoted(p_->label)},
                 site);
     return;
@@ -304,8 +302,9 @@ static std::vector<Diagnostic> unused(const BuilderState& b) {
 }
 
 Graph Builder::finish() const {
-  std::vector<Diagnostic> all = p_->diagnostics;
-  for (Diagnostic& d : unused(*p_)) all.push_back(std::move(d));
+  // With mistakes recorded, err() and compile give the same set: what a refused call named would
+  // look unused.
+  std::vector<Diagnostic> all = p_->diagnostics.empty() ? unused(*p_) : p_->diagnostics;
   if (all.empty() && p_->graph.outputs.empty() && p_->writes.empty())
     all.push_back({ErrorKind::attr,
                    "compile",

@@ -13,10 +13,11 @@ static constexpr DType F32 = DType::F32, F16 = DType::F16, BF16 = DType::BF16;
 extern const OpDef def_int4_matmul = {
     .op = Op::int4_matmul,
     .name = "int4_matmul",
-    .doc = "Multiply a by int4 weights in groups, and sum over K in f32.\n\n"
-           "a is f32 [M, K], the result is f32 [M, N] with N = weights / K. A weight is (code - zero) * scale, or\n"
-           "zero where the scale is 0; with biases it is scale * code + bias. Equal to matmul over the\n"
-           "dequantised weight, bit for bit.",
+    .doc =
+        "Multiply a by int4 weights in groups and sum over K in f32.\n\n"
+        "a is f32 [M, K], the result is f32 [M, N] with N = weights / K. A weight is\n"
+        "(code - zero) * scale, or zero where the scale is 0; with biases it is\n"
+        "scale * code + bias. Equal to matmul over the dequantised weight, bit for bit.",
     .operands = {{"a", "f32 [M, K]"},
                  {"w", "Int4: codes u32, scales and zeros or biases of one dtype", SlotKind::int4}},
     .attrs = {w_order_spec()},

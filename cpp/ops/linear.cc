@@ -14,9 +14,10 @@ static constexpr DType F32 = DType::F32, F16 = DType::F16, BF16 = DType::BF16;
 extern const OpDef def_linear = {
     .op = Op::linear,
     .name = "linear",
-    .doc = "Multiply x by w, sum over K, then add bias[n]: add(matmul(x, w), bias), bit for bit.\n\n"
-           "x is [M, K], w is [K, N] ('kn') or [N, K] ('nk'), bias is f32 [N] or None, the result is\n"
-           "f32 [M, N]. Pairs (x, w) are those of matmul.",
+    .doc =
+        "Multiply x by w, sum over K, then add bias[n]: add(matmul(x, w), bias), bit for bit.\n\n"
+        "x is [M, K], w is [K, N] ('kn') or [N, K] ('nk'), bias is f32 [N] or None, the result is\n"
+        "f32 [M, N]. Pairs (x, w) are those of matmul.",
     .operands = {{"x", "f32 or f16 [M, K]"},
                  {"w", "f32, f16 or bf16 [K, N], or [N, K] with w_order='nk'"},
                  {"bias", "f32 [N], or None", SlotKind::tensor, true, nullptr, true}},

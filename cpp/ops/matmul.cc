@@ -3,18 +3,23 @@
 
 namespace accel {
 
-static std::vector<Type> infer(const Call& c) { return {infer_float_product(c)}; }
+static std::vector<Type> infer(const Call& c) {
+  return {infer_float_product(c)};
+}
 
 static constexpr DType F32 = DType::F32, F16 = DType::F16, BF16 = DType::BF16;
 
 extern const OpDef def_matmul = {
     .op = Op::matmul,
     .name = "matmul",
-    .doc = "Multiply x by w and sum over K: out[m, n] is the sum of x[m, k] * w[k, n].\n\n"
-           "x is [M, K], w is [K, N] ('kn') or [N, K] ('nk'), the result is f32 [M, N]. Pairs (x, w): f32 by\n"
-           "f32, and f32 or f16 by f16 or bf16. Every operand enters exactly as stored; sums are f32, and a row\n"
-           "of the result depends on that row of x alone.",
-    .operands = {{"x", "f32 or f16 [M, K]"}, {"w", "f32, f16 or bf16 [K, N], or [N, K] with w_order='nk'"}},
+    .doc =
+        "Multiply x by w and sum over K: out[m, n] is the sum of x[m, k] * w[k, n].\n\n"
+        "x is [M, K], w is [K, N] ('kn') or [N, K] ('nk'), the result is f32 [M, N]. Pairs (x, "
+        "w):\n"
+        "f32 by f32, and f32 or f16 by f16 or bf16. Every operand enters exactly as stored; sums\n"
+        "are f32, and a row of the result depends on that row of x alone.",
+    .operands = {{"x", "f32 or f16 [M, K]"},
+                 {"w", "f32, f16 or bf16 [K, N], or [N, K] with w_order='nk'"}},
     .attrs = {w_order_spec()},
     .infer = infer,
     .params = float_product_params,

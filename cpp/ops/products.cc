@@ -2,9 +2,13 @@
 
 namespace accel {
 
-bool weight_is_nk(const Call& c) { return c.attr(w_order).s == "nk"; }
+bool weight_is_nk(const Call& c) {
+  return c.attr(w_order).s == "nk";
+}
 
-static std::string order_text(bool nk) { return nk ? "'nk'" : "'kn'"; }
+static std::string order_text(bool nk) {
+  return nk ? "'nk'" : "'kn'";
+}
 
 // K of a rank-2 weight against K of x; both shapes are shown.
 static void require_same_k(const Call& c, int weight_slot, bool nk) {
@@ -22,7 +26,8 @@ static void require_float_pair(const Call& c) {
   require_dtype_in(c, 1, {DType::F32, DType::F16, DType::BF16});
   if (c.in[0].dtype == DType::F16 && c.in[1].dtype == DType::F32)
     refuse(ErrorKind::dtype, "w",
-           "is f32 and must be f16 or bf16, because the weight is wider than the activation, which is f16; "
+           "is f32 and must be f16 or bf16, because the weight is wider than the activation, which "
+           "is f16; "
            "cast(x, f32) makes the pair f32 by f32");
 }
 
@@ -50,10 +55,11 @@ int64_t infer_int4_columns(const Call& c, int rank, const char* other) {
   require_dtype(c, 0, DType::F32);
   const Shape& a = c.in[0].shape;
   if (a.rank() != rank)
-    refuse_shape(c, 0, "of rank " + std::to_string(rank) +
-                           (a.rank() == 3 - rank ? std::string("; ") + other + " takes rank " +
-                                                       std::to_string(a.rank())
-                                                 : ""));
+    refuse_shape(c, 0,
+                 "of rank " + std::to_string(rank) +
+                     (a.rank() == 3 - rank
+                          ? std::string("; ") + other + " takes rank " + std::to_string(a.rank())
+                          : ""));
   if (c.weights % a.back() != 0)
     refuse(ErrorKind::shape, "w.weights",
            "is " + std::to_string(c.weights) + " and must be a multiple of K, which is " +

@@ -1,4 +1,5 @@
-// quant_matmul: float activations by int8 blocks of 32 over the weight's flat index; each weight is s * q in f32.
+// quant_matmul: float activations by int8 blocks of 32 over the weight's flat index; each weight is
+// s * q in f32.
 #include "ops/products.h"
 
 namespace accel {
@@ -14,8 +15,9 @@ static std::vector<Type> infer(const Call& c) {
   const Shape& quants = c.in[kQuants].shape;
   const std::string k = std::to_string(x[1]);
   if (quants[nk ? 1 : 0] != x[1])
-    refuse_shape(c, kQuants, (nk ? "[N " + k + "] with w_order 'nk'" : "[" + k + " N] with w_order 'kn'") +
-                                 ", because x is " + x.to_string());
+    refuse_shape(c, kQuants,
+                 (nk ? "[N " + k + "] with w_order 'nk'" : "[" + k + " N] with w_order 'kn'") +
+                     ", because x is " + x.to_string());
   require_dtype_in(c, 0, {DType::F32, DType::F16});
   require_dtype(c, kQuants, DType::I8);
   require_dtype(c, kScales, DType::F16);
@@ -36,7 +38,8 @@ static void params(const Call& c, Params& p) {
 template <bool NK, DType X, bool Whole>
 static const char* reject(const Call& c, const Limits&) {
   if (weight_is_nk(c) != NK) return NK ? "reads a weight in nk" : "reads a weight in kn";
-  if (c.in[0].dtype != X) return X == DType::F32 ? "reads f32 activations" : "reads f16 activations";
+  if (c.in[0].dtype != X)
+    return X == DType::F32 ? "reads f32 activations" : "reads f16 activations";
   if (Whole && c.in[0].shape[1] % kBlock != 0) return "needs K to be a multiple of 32";
   return nullptr;
 }
@@ -46,9 +49,11 @@ static constexpr DType F32 = DType::F32, F16 = DType::F16;
 extern const OpDef def_quant_matmul = {
     .op = Op::quant_matmul,
     .name = "quant_matmul",
-    .doc = "Multiply x by int8 weights in blocks of 32 with one f16 scale each, and sum over K in f32.\n\n"
-           "x is [M, K], w.quants is i8 [K, N] ('kn') or [N, K] ('nk'), w.scales has one entry for 32 weights\n"
-           "of the flat array, the result is f32 [M, N]. Equal to matmul over quants * scales, bit for bit.",
+    .doc =
+        "Multiply x by int8 weights in blocks of 32 and sum over K in f32.\n\n"
+        "x is [M, K], w.quants is i8 [K, N] ('kn') or [N, K] ('nk'), w.scales has one f16\n"
+        "entry for 32 weights of the flat array, the result is f32 [M, N]. Equal to matmul\n"
+        "over quants * scales, bit for bit.",
     .operands = {{"x", "f32 or f16 [M, K]"},
                  {"w", "Quantized: quants i8 [K, N] or [N, K], scales f16", SlotKind::quantized}},
     .attrs = {w_order_spec()},

@@ -8,14 +8,16 @@ namespace accel::oracle {
 
 namespace {
 struct Row {
-  int64_t kv_head, seen;   // positions [0, seen) are visible
-  size_t begin;            // of q and of the result
+  int64_t kv_head, seen;  // positions [0, seen) are visible
+  size_t begin;           // of q and of the result
 };
 }  // namespace
 
 static void f64_row(Args& a, const Row& row, int64_t kv_heads, int64_t dim, double scale) {
   const auto q = a.operand("q"), k = a.operand("k"), v = a.operand("v");
-  const auto at = [&](int64_t j, int64_t d) { return size_t((j * kv_heads + row.kv_head) * dim + d); };
+  const auto at = [&](int64_t j, int64_t d) {
+    return size_t((j * kv_heads + row.kv_head) * dim + d);
+  };
   std::vector<double> score(static_cast<size_t>(row.seen)), error(static_cast<size_t>(row.seen));
   double max = -HUGE_VAL, min = HUGE_VAL, gross = 0;
   const double dot_error = gamma(depth_of("lane16", double(dim)) + 1);
@@ -27,7 +29,8 @@ static void f64_row(Args& a, const Row& row, int64_t kv_heads, int64_t dim, doub
       magnitude += std::abs(term);
     }
     score[size_t(j)] = dot * scale;
-    error[size_t(j)] = std::abs(scale) * (dot_error * magnitude + double(dim) * kTiny) + kU * std::abs(score[size_t(j)]);
+    error[size_t(j)] = std::abs(scale) * (dot_error * magnitude + double(dim) * kTiny) +
+                       kU * std::abs(score[size_t(j)]);
     max = std::max(max, score[size_t(j)]);
     min = std::min(min, score[size_t(j)]);
     gross = std::max(gross, magnitude * std::max(1.0, std::abs(scale)));
@@ -37,13 +40,16 @@ static void f64_row(Args& a, const Row& row, int64_t kv_heads, int64_t dim, doub
   std::vector<double> weight(static_cast<size_t>(row.seen));
   for (int64_t j = 0; j < row.seen; ++j) {
     weight[size_t(j)] = std::exp(score[size_t(j)] - max);
-    // Score error, the rounded differences to the running maxima, exp of it and of every block's correction.
-    error[size_t(j)] = std::expm1(2 * error[size_t(j)] + kU * (max - min)) + (kExp + kU) * (1 + blocks);
+    // Score error, the rounded differences to the running maxima, exp of it and of every block's
+    // correction.
+    error[size_t(j)] =
+        std::expm1(2 * error[size_t(j)] + kU * (max - min)) + (kExp + kU) * (1 + blocks);
     sum += weight[size_t(j)];
     weighted_error += weight[size_t(j)] * error[size_t(j)];
   }
   // Weights are summed in lane16 a block; values go down one chain, scaled once a block.
-  const double summed = gamma(depth_of("lane16", std::min<double>(double(row.seen), 128)) + 2 * blocks);
+  const double summed =
+      gamma(depth_of("lane16", std::min<double>(double(row.seen), 128)) + 2 * blocks);
   const double common = weighted_error / sum + summed + kDivide;
   const double chained = gamma(double(row.seen) + blocks + 1);
   for (int64_t d = 0; d < dim; ++d) {
@@ -56,8 +62,10 @@ static void f64_row(Args& a, const Row& row, int64_t kv_heads, int64_t dim, doub
     }
     a.out[0][row.begin + size_t(d)] = out;
     if (!a.budgets) continue;
-    const double budget = (moved + magnitude * (chained + common)) * 1.001 + double(row.seen + 4) * kTiny;
-    a.budget[0][row.begin + size_t(d)] = unless_overflow(std::max(gross, magnitude) * 1.001, budget);
+    const double budget =
+        (moved + magnitude * (chained + common)) * 1.001 + double(row.seen + 4) * kTiny;
+    a.budget[0][row.begin + size_t(d)] =
+        unless_overflow(std::max(gross, magnitude) * 1.001, budget);
   }
 }
 

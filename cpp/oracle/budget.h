@@ -1,18 +1,20 @@
-// Error budgets from first principles: unit roundoff, gamma(n), ceilings of the elementary functions (specs 007).
+// Error budgets from first principles: unit roundoff, gamma(n), ceilings of the elementary
+// functions (specs 007).
 #pragma once
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <string_view>
 
 namespace accel::oracle {
 
-inline constexpr double kU = 0x1p-24;            // half a unit in the last place of f32, relative
-inline constexpr double kTiny = 0x1p-149;        // one subnormal step: a store below the normal range
+inline constexpr double kU = 0x1p-24;      // half a unit in the last place of f32, relative
+inline constexpr double kTiny = 0x1p-149;  // one subnormal step: a store below the normal range
 inline constexpr double kMaxF32 = 0x1.fffffep127;
-inline constexpr double kExp = 8 * kU;           // 4 ULP, an ULP being at most 2u of the value
-inline constexpr double kDivide = 5 * kU;        // 2.5 ULP
-inline constexpr double kRsqrt = 8 * kU;         // 4 ULP
-inline constexpr double kSinCos = 0x1p-20;       // absolute, |angle| <= 2^20
+inline constexpr double kExp = 8 * kU;      // 4 ULP, an ULP being at most 2u of the value
+inline constexpr double kDivide = 5 * kU;   // 2.5 ULP
+inline constexpr double kRsqrt = 8 * kU;    // 4 ULP
+inline constexpr double kSinCos = 0x1p-20;  // absolute, |angle| <= 2^20
 
 inline double gamma(double n) {
   const double nu = n * kU;
@@ -22,8 +24,14 @@ inline double gamma(double n) {
 // Additions that one term can pass through in a registered order over n terms. 0 terms need none.
 double depth_of(std::string_view order, double n);
 
-// Half a unit in the last place of f16 at v, and of its subnormals.
-inline double f16_store(double v) { return std::max(std::abs(v) * 0x1p-11, 0x1p-25); }
+// The store of an f16 result: half a unit in the last place, 2^-25 among its subnormals; from 65520
+// on it is infinite.
+inline void store_f16(double& value, double& budget) {
+  const double widest = std::abs(value) + budget;
+  budget += std::max(widest * 0x1p-11, 0x1p-25);
+  if (std::abs(value) - budget >= 65520) value = std::copysign(HUGE_VAL, value);
+  else if (widest >= 65520) budget = std::numeric_limits<double>::infinity();
+}
 
 // A budget that admits everything where f32 overflows on the way.
 inline double unless_overflow(double magnitude, double budget) {

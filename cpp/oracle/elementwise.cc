@@ -51,7 +51,8 @@ void eval_scale(Args& a) {
     a.out[0][i] = exact(a.call.results[0].dtype, a.in[0][i] * factor);
 }
 
-// Relative error of x / (1 + exp(-x)), and the absolute one where exp(-x) leaves f32: the result is then -0.
+// Relative error of x / (1 + exp(-x)), and the absolute one where exp(-x) leaves f32: the result is
+// then -0.
 static double silu_budget(double x, double y) {
   const double e = std::exp(-x);
   const double share = e > kMaxF32 ? 1.0 : e / (1 + e);
@@ -76,7 +77,7 @@ void eval_silu(Args& a) {
     a.out[0][i] = silu(x);
     if (!a.budgets) continue;
     a.budget[0][i] = silu_budget(x, a.out[0][i]);
-    if (t == DType::F16) a.budget[0][i] += f16_store(std::abs(a.out[0][i]) + a.budget[0][i]);
+    if (t == DType::F16) store_f16(a.out[0][i], a.budget[0][i]);
   }
 }
 
@@ -91,9 +92,10 @@ void eval_swiglu(Args& a) {
     const double y = silu(gate), r = y * value;
     a.out[0][i] = r;
     if (!a.budgets) continue;
-    double budget = silu_budget(gate, y) * std::abs(value) * (1 + kU) + kU * std::abs(r) + kTiny;
-    if (t == DType::F16) budget += f16_store(std::abs(r) + budget);
+    const double budget =
+        silu_budget(gate, y) * std::abs(value) * (1 + kU) + kU * std::abs(r) + kTiny;
     a.budget[0][i] = unless_overflow(std::abs(r) * (1 + kU), budget);
+    if (t == DType::F16) store_f16(a.out[0][i], a.budget[0][i]);
   }
 }
 

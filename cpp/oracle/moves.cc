@@ -6,8 +6,12 @@
 namespace accel::oracle {
 
 // The walk has already put the view in index order.
-void eval_contiguous(Args& a) { std::copy(a.in[0].begin(), a.in[0].end(), a.out[0].begin()); }
-void eval_copy(Args& a) { std::copy(a.in[0].begin(), a.in[0].end(), a.out[0].begin()); }
+void eval_contiguous(Args& a) {
+  std::copy(a.in[0].begin(), a.in[0].end(), a.out[0].begin());
+}
+void eval_copy(Args& a) {
+  std::copy(a.in[0].begin(), a.in[0].end(), a.out[0].begin());
+}
 
 void eval_gather_rows(Args& a) {
   const auto table = a.operand("table"), ids = a.operand("ids");
@@ -20,13 +24,15 @@ void eval_gather_rows(Args& a) {
 }
 
 void eval_quant_gather_rows(Args& a) {
-  const auto quants = a.operand("table.quants"), scales = a.operand("table.scales"), ids = a.operand("ids");
+  const auto quants = a.operand("table.quants"), scales = a.operand("table.scales"),
+             ids = a.operand("ids");
   const int64_t rows = a.type("table.quants").shape[0], width = a.type("table.quants").shape[1];
   for (size_t r = 0; r < ids.size(); ++r)
     for (int64_t c = 0; c < width; ++c) {
       const int64_t id = int64_t(ids[r]), i = id * width + c;
       // 8 bits times 11 bits: exact in f32.
-      a.out[0][r * size_t(width) + size_t(c)] = id < rows ? quants[size_t(i)] * scales[size_t(i / 32)] : 0.0;
+      a.out[0][r * size_t(width) + size_t(c)] =
+          id < rows ? quants[size_t(i)] * scales[size_t(i / 32)] : 0.0;
     }
 }
 

@@ -1,4 +1,5 @@
-// What one operator's loop gets and gives. One function an operator, eval_<name>; a missing one does not link.
+// What one operator's loop gets and gives. One function an operator, eval_<name>; a missing one
+// does not link.
 #pragma once
 #include <cstring>
 #include <span>
@@ -15,11 +16,12 @@ struct Args {
   const std::vector<Slot> slots;
   Level level;
   bool budgets;
-  std::vector<std::span<const double>> in;   // by slot, in the index order of its view; empty where absent
-  std::vector<uint32_t> scalars;             // by attribute: bits of the scalar it names
-  std::span<double> written;                 // the range of the state that the node writes
-  std::vector<std::vector<double>> out;      // by result, sized
-  std::vector<std::vector<double>> budget;   // by result, sized when budgets, zero
+  std::vector<std::span<const double>>
+      in;                         // by slot, in the index order of its view; empty where absent
+  std::vector<uint32_t> scalars;  // by attribute: bits of the scalar it names
+  std::span<double> written;      // the range of the state that the node writes
+  std::vector<std::vector<double>> out;     // by result, sized
+  std::vector<std::vector<double>> budget;  // by result, sized when budgets, zero
 
   int slot(std::string_view name) const;
   int attr(std::string_view name) const;
@@ -42,6 +44,8 @@ struct Args {
 #include "ops/list.inc"
 #undef OP
 
-inline uint32_t as_u32(double v) { return uint32_t(v); }
+inline uint32_t as_u32(double v) {
+  return uint32_t(v);
+}
 
 }  // namespace accel::oracle

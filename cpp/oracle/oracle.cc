@@ -1,4 +1,5 @@
-// The walk over the graph: ports to doubles, nodes in record order, views by index, outputs and states back.
+// The walk over the graph: ports to doubles, nodes in record order, views by index, outputs and
+// states back.
 #include "oracle/oracle.h"
 
 #include <algorithm>
@@ -11,13 +12,20 @@ namespace accel::oracle {
 
 static double load(DType t, const void* data, int64_t i) {
   switch (t) {
-    case DType::F32: return double(static_cast<const float*>(data)[i]);
-    case DType::F16: return double(f32_from_f16(static_cast<const uint16_t*>(data)[i]));
-    case DType::BF16: return double(f32_from_bf16(static_cast<const uint16_t*>(data)[i]));
-    case DType::I32: return double(static_cast<const int32_t*>(data)[i]);
-    case DType::U32: return double(static_cast<const uint32_t*>(data)[i]);
-    case DType::I8: return double(static_cast<const int8_t*>(data)[i]);
-    case DType::U8: return double(static_cast<const uint8_t*>(data)[i]);
+    case DType::F32:
+      return double(static_cast<const float*>(data)[i]);
+    case DType::F16:
+      return double(f32_from_f16(static_cast<const uint16_t*>(data)[i]));
+    case DType::BF16:
+      return double(f32_from_bf16(static_cast<const uint16_t*>(data)[i]));
+    case DType::I32:
+      return double(static_cast<const int32_t*>(data)[i]);
+    case DType::U32:
+      return double(static_cast<const uint32_t*>(data)[i]);
+    case DType::I8:
+      return double(static_cast<const int8_t*>(data)[i]);
+    case DType::U8:
+      return double(static_cast<const uint8_t*>(data)[i]);
   }
   return 0;
 }
@@ -93,7 +101,7 @@ struct Walk {
   const Graph& graph;
   const Inputs& inputs;
   const Options& options;
-  std::vector<std::vector<double>> memory;                        // by port
+  std::vector<std::vector<double>> memory;                              // by port
   std::vector<std::vector<std::vector<double>>> exact, stored, budget;  // by node, result
 
   void load_ports();
@@ -109,15 +117,18 @@ void Walk::load_ports() {
     const PortDesc& port = graph.ports[i];
     if (port.kind == PortKind::Output) continue;
     const auto it = inputs.ports.find(port.name);
-    if (it == inputs.ports.end()) throw bind_error("unbound", port.name, port.name + " is not given");
+    if (it == inputs.ports.end())
+      throw bind_error("unbound", port.name, port.name + " is not given");
     const Bytes& bytes = it->second;
     if (bytes.dtype != port.dtype)
-      throw bind_error("dtype", port.name, port.name + " is " + name_of(bytes.dtype) + " and must be " +
-                                               name_of(port.dtype));
+      throw bind_error(
+          "dtype", port.name,
+          port.name + " is " + name_of(bytes.dtype) + " and must be " + name_of(port.dtype));
     const int64_t n = port.shape.elements();
     if (bytes.count < n)
-      throw bind_error("too_small", port.name, port.name + " has " + std::to_string(bytes.count) +
-                                                   " elements and must have " + std::to_string(n));
+      throw bind_error("too_small", port.name,
+                       port.name + " has " + std::to_string(bytes.count) +
+                           " elements and must have " + std::to_string(n));
     memory[i].resize(size_t(n));
     for (int64_t k = 0; k < n; ++k) memory[i][size_t(k)] = load(port.dtype, bytes.data, k);
   }
@@ -127,7 +138,8 @@ uint32_t Walk::scalar(int index) const {
   if (index < 0) return 0;
   const std::string& name = graph.scalars[size_t(index)].name;
   const auto it = inputs.scalars.find(name);
-  if (it == inputs.scalars.end()) throw bind_error("unbound", name, "scalar " + name + " is not given");
+  if (it == inputs.scalars.end())
+    throw bind_error("unbound", name, "scalar " + name + " is not given");
   return it->second;
 }
 
@@ -180,13 +192,15 @@ Value Walk::output(const Output& o) const {
     return value;
   }
   value.v = gather(o.value, exact[size_t(s.node - 1)][size_t(s.result)].data());
-  if (options.budgets) value.budget = gather(o.value, budget[size_t(s.node - 1)][size_t(s.result)].data());
+  if (options.budgets)
+    value.budget = gather(o.value, budget[size_t(s.node - 1)][size_t(s.result)].data());
   return value;
 }
 
 }  // namespace
 
-std::map<std::string, Value> evaluate(const Graph& graph, const Inputs& inputs, const Options& options) {
+std::map<std::string, Value> evaluate(const Graph& graph, const Inputs& inputs,
+                                      const Options& options) {
   Walk walk{graph, inputs, options, {}, {}, {}, {}};
   walk.load_ports();
   std::map<std::string, Value> result;

@@ -33,9 +33,12 @@ static size_t lanes_of(std::string_view order) {
   return 0;
 }
 
-float sum(std::string_view order, const std::vector<float>& values) { return lane_sum(values, lanes_of(order)); }
+float sum(std::string_view order, const std::vector<float>& values) {
+  return lane_sum(values, lanes_of(order));
+}
 
-float dot(std::string_view order, Level level, const std::vector<float>& x, const std::vector<float>& w) {
+float dot(std::string_view order, Level level, const std::vector<float>& x,
+          const std::vector<float>& w) {
   std::vector<float> lane(lanes_of(order), 0.0f);
   for (size_t k = 0; k < x.size(); ++k) {
     float& a = lane[k % lane.size()];
@@ -65,9 +68,12 @@ uint32_t categorical(const std::vector<float>& weights, float draw) {
 
 // ---------------------------------------------------------------- rows
 
-static double stored(DType t, float v) { return double(t == DType::F16 ? f32_from_f16(f16_from_f32(v)) : v); }
+static double stored(DType t, float v) {
+  return double(t == DType::F16 ? f32_from_f16(f16_from_f32(v)) : v);
+}
 
-void rms_norm_f32(Args& a, const double* x, const double* gain, size_t begin, int64_t width, float eps) {
+void rms_norm_f32(Args& a, const double* x, const double* gain, size_t begin, int64_t width,
+                  float eps) {
   std::vector<float> row(x, x + width);
   const float squares = dot(a.order(), a.level, row, row);
   const float root = 1.0f / std::sqrt(squares / float(width) + eps);
@@ -91,8 +97,8 @@ void softmax_f32(Args& a, const double* x, size_t begin, int64_t width) {
 
 // ---------------------------------------------------------------- attention
 
-// attention_block128 (spec 010): scores and weight sums in lane16, the values in one chain that each block's correction
-// scales before it goes on.
+// attention_block128 (spec 010): scores and weight sums in lane16, the values in one chain that
+// each block's correction scales before it goes on.
 void attention_f32(Args& a, size_t begin, int64_t kv_head, int64_t seen, float scale) {
   const auto q = a.operand("q"), k = a.operand("k"), v = a.operand("v");
   const int64_t kv_heads = a.type("k").shape[1], dim = a.type("k").shape[2];

@@ -1,5 +1,5 @@
-// The slow walk of each registered accumulation order in f32 (CONTRACT 24.2): what a CPU kernel must give bit for bit.
-// Level fma rounds a * b + c once, level base twice.
+// The slow walk of each registered accumulation order in f32 (CONTRACT 24.2): what a CPU kernel
+// must give bit for bit. Level fma rounds a * b + c once, level base twice.
 #pragma once
 #include <cstdint>
 #include <string_view>
@@ -12,9 +12,11 @@ namespace accel::oracle {
 float mul_add(float a, float b, float c, Level level);
 
 // Sums of products and of values in an order by its name.
-float dot(std::string_view order, Level level, const std::vector<float>& x, const std::vector<float>& w);
+float dot(std::string_view order, Level level, const std::vector<float>& x,
+          const std::vector<float>& w);
 float sum(std::string_view order, const std::vector<float>& values);
-// Lane i adds values i, i + lanes, ... from +0; then the upper half of the lanes is added to the lower, down to one.
+// Lane i adds values i, i + lanes, ... from +0; then the upper half of the lanes is added to the
+// lower, down to one.
 float lane_sum(const std::vector<float>& values, size_t lanes);
 // Running sums in blocks of 256 with a carry; the first index above draw * total (CONTRACT 17).
 uint32_t categorical(const std::vector<float>& weights, float draw);
@@ -26,7 +28,8 @@ float cos_f32(float x, Level level);
 float silu_f32(float x, Level level);
 
 // Whole rows, written into a.out[0] from begin on.
-void rms_norm_f32(Args& a, const double* x, const double* gain, size_t begin, int64_t width, float eps);
+void rms_norm_f32(Args& a, const double* x, const double* gain, size_t begin, int64_t width,
+                  float eps);
 void softmax_f32(Args& a, const double* x, size_t begin, int64_t width);
 // Positions [0, seen) of one query head against its KV head.
 void attention_f32(Args& a, size_t begin, int64_t kv_head, int64_t seen, float scale);

@@ -1,4 +1,5 @@
-// matmul, linear, quant_matmul, int4_matvec, int4_matmul in both weight orders (CONTRACT 12, 13, E1 to E3).
+// matmul, linear, quant_matmul, int4_matvec, int4_matmul in both weight orders (CONTRACT 12, 13, E1
+// to E3).
 #include <algorithm>
 #include <functional>
 
@@ -20,8 +21,8 @@ struct Product {
   int64_t flat(int64_t k, int64_t n) const { return nk ? n * K + k : k * N + n; }
 };
 
-static void f64_products(Args& a, const Product& p, std::span<const double> x, const WeightAt& weight,
-                         std::span<const double> bias) {
+static void f64_products(Args& a, const Product& p, std::span<const double> x,
+                         const WeightAt& weight, std::span<const double> bias) {
   const double rounding = gamma(depth_of(a.order(), double(p.K)) + 1);
   for (int64_t m = 0; m < p.M; ++m)
     for (int64_t n = 0; n < p.N; ++n) {
@@ -45,7 +46,8 @@ static void f64_products(Args& a, const Product& p, std::span<const double> x, c
 }
 
 static void f32_products(Args& a, const Product& p, std::span<const double> x,
-                         const std::function<float(int64_t)>& weight, std::span<const double> bias) {
+                         const std::function<float(int64_t)>& weight,
+                         std::span<const double> bias) {
   std::vector<float> row(static_cast<size_t>(p.K)), column(static_cast<size_t>(p.K));
   const std::string_view order = a.order();
   for (int64_t n = 0; n < p.N; ++n) {
@@ -59,7 +61,9 @@ static void f32_products(Args& a, const Product& p, std::span<const double> x,
   }
 }
 
-static bool is_nk(const Args& a) { return a.attribute("w_order").s == "nk"; }
+static bool is_nk(const Args& a) {
+  return a.attribute("w_order").s == "nk";
+}
 
 // ---------------------------------------------------------------- float weights
 
@@ -70,13 +74,23 @@ static void float_product(Args& a, std::span<const double> bias) {
   const bool nk = is_nk(a);
   const Product p{xs[0], xs[1], nk ? ws[0] : ws[1], nk};
   if (a.level == Level::f64)
-    f64_products(a, p, x, [&](int64_t i) { return Weight{w[size_t(i)], 0}; }, bias);
+    f64_products(
+        a, p, x,
+        [&](int64_t i) {
+          return Weight{w[size_t(i)], 0};
+        },
+        bias);
   else
-    f32_products(a, p, x, [&](int64_t i) { return float(w[size_t(i)]); }, bias);
+    f32_products(
+        a, p, x, [&](int64_t i) { return float(w[size_t(i)]); }, bias);
 }
 
-void eval_matmul(Args& a) { float_product(a, {}); }
-void eval_linear(Args& a) { float_product(a, a.operand("bias")); }
+void eval_matmul(Args& a) {
+  float_product(a, {});
+}
+void eval_linear(Args& a) {
+  float_product(a, a.operand("bias"));
+}
 
 // ---------------------------------------------------------------- int8 blocks
 
@@ -90,8 +104,7 @@ void eval_quant_matmul(Args& a) {
   const auto value = [&](int64_t i) { return q[size_t(i)] * s[size_t(i / 32)]; };
   if (a.level == Level::f64)
     f64_products(a, p, x, [&](int64_t i) { return Weight{value(i), 0}; }, {});
-  else
-    f32_products(a, p, x, [&](int64_t i) { return float(value(i)); }, {});
+  else f32_products(a, p, x, [&](int64_t i) { return float(value(i)); }, {});
 }
 
 // ---------------------------------------------------------------- int4 groups
@@ -123,8 +136,8 @@ struct Int4Planes {
 
 static void int4_product(Args& a, int64_t M) {
   const bool zeros = a.has("w.zeros");
-  const Int4Planes planes{a.operand("w.codes"), a.operand("w.scales"), a.operand(zeros ? "w.zeros" : "w.biases"),
-                          zeros, a.call.group};
+  const Int4Planes planes{a.operand("w.codes"), a.operand("w.scales"),
+                          a.operand(zeros ? "w.zeros" : "w.biases"), zeros, a.call.group};
   const int64_t K = a.type("a").shape.back();
   const Product p{M, K, a.call.weights / K, is_nk(a)};
   if (a.level == Level::f64)
@@ -133,7 +146,11 @@ static void int4_product(Args& a, int64_t M) {
     f32_products(a, p, a.operand("a"), [&](int64_t i) { return planes.rounded(i, a.level); }, {});
 }
 
-void eval_int4_matvec(Args& a) { int4_product(a, 1); }
-void eval_int4_matmul(Args& a) { int4_product(a, a.type("a").shape[0]); }
+void eval_int4_matvec(Args& a) {
+  int4_product(a, 1);
+}
+void eval_int4_matmul(Args& a) {
+  int4_product(a, a.type("a").shape[0]);
+}
 
 }  // namespace accel::oracle

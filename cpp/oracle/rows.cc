@@ -8,7 +8,8 @@ namespace accel::oracle {
 
 // ---------------------------------------------------------------- rms_norm
 
-static void rms_norm_row(Args& a, const double* x, const double* gain, size_t begin, int64_t width, double eps) {
+static void rms_norm_row(Args& a, const double* x, const double* gain, size_t begin, int64_t width,
+                         double eps) {
   double sum = 0, gross = 0;
   for (int64_t i = 0; i < width; ++i) sum += x[i] * x[i];
   gross = sum;
@@ -18,14 +19,16 @@ static void rms_norm_row(Args& a, const double* x, const double* gain, size_t be
   const bool f16 = a.call.results[0].dtype == DType::F16;
   // Squares below the normal range lose one subnormal step each.
   const double lost = 2 * kTiny / (mean + eps);
-  const double relative = (gamma(depth_of(a.order(), double(width)) + 1) + kDivide + kU + lost) / 2 + kRsqrt + 2 * kU;
+  const double relative =
+      (gamma(depth_of(a.order(), double(width)) + 1) + kDivide + kU + lost) / 2 + kRsqrt + 2 * kU;
   for (int64_t i = 0; i < width; ++i) {
     const double y = x[i] * root * gain[i];
     a.out[0][begin + size_t(i)] = y;
     if (!a.budgets) continue;
-    double budget = std::abs(y) * relative * 1.0001 + kTiny * (1 + std::abs(gain[i]));
-    if (f16) budget += f16_store(std::abs(y) + budget);
-    a.budget[0][begin + size_t(i)] = unless_overflow(gross * (1 + 1e-4), budget);
+    double& budget = a.budget[0][begin + size_t(i)];
+    budget = std::abs(y) * relative * 1.0001 + kTiny * (1 + std::abs(gain[i]));
+    budget = unless_overflow(gross * (1 + 1e-4), budget);
+    if (f16) store_f16(a.out[0][begin + size_t(i)], budget);
   }
 }
 
@@ -41,8 +44,11 @@ void eval_rms_norm(Args& a) {
 
 // ---------------------------------------------------------------- softmax
 
-// Error of e_i = exp(x_i - max) relative to itself: the difference is rounded, then exp has its ceiling.
-static double exp_error(double x, double max) { return std::expm1(kU * (max - x)) + kExp; }
+// Error of e_i = exp(x_i - max) relative to itself: the difference is rounded, then exp has its
+// ceiling.
+static double exp_error(double x, double max) {
+  return std::expm1(kU * (max - x)) + kExp;
+}
 
 static void softmax_row(Args& a, const double* x, size_t begin, int64_t width) {
   double max = -HUGE_VAL;
@@ -103,7 +109,8 @@ static void rotate(Args& a, size_t first, size_t second, float theta) {
   if (!a.budgets) return;
   const double gross = std::abs(x) + std::abs(y);
   // Beyond 2^20 sine and cosine are promised to lie in [-1, 1] and no more.
-  const double budget = std::abs(theta) <= 0x1p20f ? gross * (kSinCos + 2 * kU) * 1.0001 + 3 * kTiny : 2 * gross;
+  const double budget =
+      std::abs(theta) <= 0x1p20f ? gross * (kSinCos + 2 * kU) * 1.0001 + 3 * kTiny : 2 * gross;
   a.budget[0][first] = a.budget[0][second] = unless_overflow(gross, budget);
 }
 
@@ -118,7 +125,8 @@ void eval_rope(Args& a) {
     const float position = float(as_u32(positions[size_t(r / rows_per_position)]));
     for (int64_t k = 0; k < half; ++k) {
       const int64_t first = halves ? k : 2 * k, second = halves ? k + half : 2 * k + 1;
-      rotate(a, size_t(r * width + first), size_t(r * width + second), position * frequency(a, k, rotary_dim));
+      rotate(a, size_t(r * width + first), size_t(r * width + second),
+             position * frequency(a, k, rotary_dim));
     }
   }
 }

@@ -1,5 +1,5 @@
-// argmax, masks, sample_categorical and the penalty nodes of sample (CONTRACT 17, 18). All but the penalties' values are
-// exact, so every level walks the same f32 steps.
+// argmax, masks, sample_categorical and the penalty nodes of sample (CONTRACT 17, 18). All but the
+// penalties' values are exact, so every level walks the same f32 steps.
 #include <algorithm>
 #include <numeric>
 
@@ -75,7 +75,9 @@ void eval_sample_categorical(Args& a) {
 
 // ---------------------------------------------------------------- penalties
 
-void eval_penalty_clear(Args& a) { std::fill(a.written.begin(), a.written.end(), 0.0); }
+void eval_penalty_clear(Args& a) {
+  std::fill(a.written.begin(), a.written.end(), 0.0);
+}
 
 void eval_penalty_count(Args& a) {
   const auto history = a.operand("history");
@@ -105,7 +107,8 @@ void eval_penalty_apply(Args& a) {
     const double present = repeated - double(pres), frequent = double(freq) * double(float(count));
     a.out[0][i] = present - frequent;
     if (!a.budgets) continue;
-    const double budget = (off ? 0 : kDivide * std::abs(repeated)) + kU * (std::abs(present) + std::abs(frequent)) +
+    const double budget = (off ? 0 : kDivide * std::abs(repeated)) +
+                          kU * (std::abs(present) + std::abs(frequent)) +
                           kU * std::abs(a.out[0][i]);
     a.budget[0][i] = budget * 1.0001 + 4 * kTiny;
   }

@@ -50,36 +50,42 @@ void place(PlanData& p) {
   }
 }
 
+static void verify_in_arena(const PlanData& p, int s, const Operand& o, const Place& place) {
+  if (o.value < 0 || p.values[size_t(o.value)].output_port >= 0)
+    fail("place", p, s, "an operand of a port is in the arena");
+  const Value& v = p.values[size_t(o.value)];
+  const int64_t begin = v.arena_offset + o.hull.begin * size_of(o.dtype);
+  if (place.offset != begin || place.offset + place.bytes > v.arena_offset + v.type.bytes())
+    fail("place", p, s, "an operand is not where its value is");
+  if (place.offset + place.bytes > p.memory.transient_bytes)
+    fail("place", p, s, "an operand leaves the arena");
+}
+
+static void verify_in_port(const PlanData& p, int s, const Operand& o, const Place& place) {
+  if (place.index < 0 || place.index >= int(p.slots.size()))
+    fail("place", p, s, "an operand has no slot");
+  const PortSlot& slot = p.slots[size_t(place.index)];
+  const bool value = o.value >= 0;
+  const int port = value ? p.values[size_t(o.value)].output_port : o.port;
+  const int64_t count = value ? p.values[size_t(o.value)].type.shape.elements() : o.count;
+  if (slot.port != port || slot.begin != (value ? 0 : o.begin) || slot.count != count)
+    fail("place", p, s, "an operand is in another slot");
+  const int64_t size = size_of(o.dtype);
+  if (place.offset != o.hull.begin * size || place.offset + place.bytes > slot.count * size)
+    fail("place", p, s, "an operand is not where its slot has it");
+}
+
 static void verify_one(const PlanData& p, int s, const Operand& o, const Place& place) {
   if (!o.present) {
     const bool table = place.kind == Place::table && place.index < int(p.tables.size());
     if (place.kind != Place::none && !table) fail("place", p, s, "an absent operand has a place");
     return;
   }
-  const int64_t size = size_of(o.dtype);
-  if (place.bytes != (o.hull.end - o.hull.begin) * size)
+  if (place.bytes != (o.hull.end - o.hull.begin) * size_of(o.dtype))
     fail("place", p, s, "an operand has another size than its view");
-  if (place.offset < 0 || place.offset % size) fail("place", p, s, "an offset splits an element");
-  if (place.kind == Place::arena) {
-    if (o.value < 0 || p.values[size_t(o.value)].output_port >= 0)
-      fail("place", p, s, "an operand of a port is in the arena");
-    const Value& v = p.values[size_t(o.value)];
-    if (place.offset < v.arena_offset ||
-        place.offset + place.bytes > v.arena_offset + v.type.bytes())
-      fail("place", p, s, "an operand leaves its value");
-    if (place.offset + place.bytes > p.memory.transient_bytes)
-      fail("place", p, s, "an operand leaves the arena");
-  } else if (place.kind == Place::port) {
-    if (place.index < 0 || place.index >= int(p.slots.size()))
-      fail("place", p, s, "an operand has no slot");
-    const PortSlot& slot = p.slots[size_t(place.index)];
-    const int port = o.value >= 0 ? p.values[size_t(o.value)].output_port : o.port;
-    if (slot.port != port) fail("place", p, s, "an operand is in another port");
-    if (place.offset + place.bytes > slot.count * size)
-      fail("place", p, s, "an operand leaves its slot");
-  } else {
-    fail("place", p, s, "an operand has no place");
-  }
+  if (place.kind == Place::arena) verify_in_arena(p, s, o, place);
+  else if (place.kind == Place::port) verify_in_port(p, s, o, place);
+  else fail("place", p, s, "an operand has no place");
 }
 
 // No operand may be overwritten in place: what a step writes is apart from everything else it has.

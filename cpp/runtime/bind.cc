@@ -1,4 +1,5 @@
-// Bindings: every check that a set of buffers and scalars must pass, and the operand table made from it.
+// Bindings: every check that a set of buffers and scalars must pass, and the operand table made
+// from it.
 #include <algorithm>
 
 #include "exec/fork.h"
@@ -6,20 +7,25 @@
 
 namespace accel {
 
-// -------------------------------------------------------------------------------------------------- checks
+// --------------------------------------------------------------------------------------------------
+// checks
 
 std::string Plan::Impl::port_text(int port) const {
   const PortDesc& d = data.graph.ports[size_t(port)];
   return std::string(name_of(d.kind)) + " " + d.name;
 }
 
-static std::string type_of(const PortDesc& port) { return Type{port.dtype, port.shape}.to_string(); }
+static std::string type_of(const PortDesc& port) {
+  return Type{port.dtype, port.shape}.to_string();
+}
 
 int Plan::Impl::port_of(const std::string& name, Problems& problems) const {
   if (const auto at = port_index.find(name); at != port_index.end()) return at->second;
   const bool scalar = scalar_index.count(name);
-  problems.push_back({"unknown", name, (scalar ? "scalar " + name + " is bound to a buffer" : name + " is bound") +
-                                           " and must be a port of plan " + data.label + " (plan.ports() lists them)"});
+  problems.push_back({"unknown", name,
+                      (scalar ? "scalar " + name + " is bound to a buffer" : name + " is bound") +
+                          " and must be a port of plan " + data.label +
+                          " (plan.ports() lists them)"});
   return -1;
 }
 
@@ -38,34 +44,42 @@ void Plan::Impl::check_view(int port, const BufferView& view, Problems& problems
   // In elements before any product, so that no offset wraps into range.
   const int64_t holds = b.bytes() / size_of(view.dtype), need = d.shape.elements();
   if (view.offset < 0 || view.count < 0 || view.offset > holds || view.count > holds - view.offset)
-    problem("too_small", "the range [" + std::to_string(view.offset) + ", +" + std::to_string(view.count) +
-                             ") of a buffer of " + std::to_string(holds) + " elements and must lie inside it");
+    problem("too_small", "the range [" + std::to_string(view.offset) + ", +" +
+                             std::to_string(view.count) + ") of a buffer of " +
+                             std::to_string(holds) + " elements and must lie inside it");
   else if (view.dtype == d.dtype && view.count < need)
-    problem("too_small", std::to_string(view.count) + " elements and must be at least " + std::to_string(need) + " (" +
-                             type_of(d) + ")");
+    problem("too_small", std::to_string(view.count) + " elements and must be at least " +
+                             std::to_string(need) + " (" + type_of(d) + ")");
   if (b.layout != d.layout) problem("layout", "laid out " + b.layout + " and must be " + d.layout);
   if (uses[size_t(port)].written && !b.writable)
     problem("read_only", "read-only and must be writable: the plan writes it");
-  const auto at = reinterpret_cast<uintptr_t>(b.host()) + uintptr_t(view.offset) * uintptr_t(size_of(view.dtype));
+  const auto at = reinterpret_cast<uintptr_t>(b.host()) +
+                  uintptr_t(view.offset) * uintptr_t(size_of(view.dtype));
   if (view.dtype == d.dtype && at % uintptr_t(size_of(d.dtype)))
-    problem("alignment", "at an address that is no multiple of " + std::to_string(size_of(d.dtype)) +
+    problem("alignment", "at an address that is no multiple of " +
+                             std::to_string(size_of(d.dtype)) +
                              " and must be aligned to its elements");
 }
 
-bool Plan::Impl::check_scalar(const std::string& name, const ScalarValue& value, Problems& problems) const {
+bool Plan::Impl::check_scalar(const std::string& name, const ScalarValue& value,
+                              Problems& problems) const {
   const auto at = scalar_index.find(name);
   if (at == scalar_index.end()) {
-    problems.push_back({"unknown", name, "scalar " + name + " is given and must be a scalar of plan " + data.label +
-                                             " (plan.scalars() lists them)"});
+    problems.push_back({"unknown", name,
+                        "scalar " + name + " is given and must be a scalar of plan " + data.label +
+                            " (plan.scalars() lists them)"});
     return false;
   }
   const ScalarKind want = data.graph.scalars[size_t(at->second)].kind;
   if (value.kind == want) return true;
-  problems.push_back({"kind", name, "scalar " + name + " is " + name_of(value.kind) + " and must be " + name_of(want)});
+  problems.push_back(
+      {"kind", name,
+       "scalar " + name + " is " + name_of(value.kind) + " and must be " + name_of(want)});
   return false;
 }
 
-// ------------------------------------------------------------------------------------------------- overlap
+// -------------------------------------------------------------------------------------------------
+// overlap
 
 namespace {
 struct Span {
@@ -81,19 +95,25 @@ bool clash(const Span& a, const Span& b) {
 static Span span_of(const PlanData& data, const BindingTable& table, int slot) {
   const PortSlot& s = data.slots[size_t(slot)];
   const int64_t size = size_of(data.graph.ports[size_t(s.port)].dtype);
-  const uintptr_t begin = reinterpret_cast<uintptr_t>(table.base[size_t(s.port)]) + uintptr_t(s.begin * size);
+  const uintptr_t begin =
+      reinterpret_cast<uintptr_t>(table.base[size_t(s.port)]) + uintptr_t(s.begin * size);
   return {begin, begin + uintptr_t(s.count * size), s.port, s.written};
 }
 
 // One problem a pair of ports, under the name of the written one.
-static void add_clash(const Plan::Impl& p, const Span& a, const Span& b, std::vector<Problem>& problems) {
-  const Span& first = a.written ? a : b;
-  const Span& second = a.written ? b : a;
+static void add_clash(const Plan::Impl& p, const Span& a, const Span& b,
+                      std::vector<Problem>& problems) {
+  const bool in_order = a.written && (!b.written || a.port < b.port);
+  const Span& first = in_order ? a : b;
+  const Span& second = in_order ? b : a;
   const uintptr_t bytes = std::min(a.end, b.end) - std::max(a.begin, b.begin);
   const std::string start = p.port_text(first.port) + " shares ";
-  const std::string rest = " bytes with " + p.port_text(second.port) + " and must be apart from it: ";
+  const std::string rest =
+      " bytes with " + p.port_text(second.port) + " and must be apart from it: ";
   for (const Problem& q : problems)
-    if (q.code == "overlap" && q.message.starts_with(start) && q.message.find(rest) != std::string::npos) return;
+    if (q.code == "overlap" && q.message.starts_with(start) &&
+        q.message.find(rest) != std::string::npos)
+      return;
   problems.push_back({"overlap", p.data.graph.ports[size_t(first.port)].name,
                       start + std::to_string(bytes) + rest + "the plan writes " +
                           (second.written ? "both" : "the first")});
@@ -115,17 +135,20 @@ void Plan::Impl::check_all_overlaps(const BindingTable& table, Problems& problem
   spans.reserve(data.slots.size());
   for (size_t s = 0; s < data.slots.size(); ++s)
     if (table.base[size_t(data.slots[s].port)]) spans.push_back(span_of(data, table, int(s)));
-  std::sort(spans.begin(), spans.end(), [](const Span& a, const Span& b) { return a.begin < b.begin; });
+  std::sort(spans.begin(), spans.end(),
+            [](const Span& a, const Span& b) { return a.begin < b.begin; });
   for (size_t i = 0; i < spans.size(); ++i)
     for (size_t j = i + 1; j < spans.size() && spans[j].begin < spans[i].end; ++j)
       if (clash(spans[i], spans[j])) add_clash(*this, spans[i], spans[j], problems);
 }
 
-// ---------------------------------------------------------------------------------------------------- bind
+// ----------------------------------------------------------------------------------------------------
+// bind
 
 void Plan::Impl::put(BindingTable& table, int port, const BufferView& view) const {
   // As a number: a buffer that closes just now gives null, which submit finds out.
-  const auto at = reinterpret_cast<uintptr_t>(view.buffer->host()) + uintptr_t(view.offset * size_of(view.dtype));
+  const auto at = reinterpret_cast<uintptr_t>(view.buffer->host()) +
+                  uintptr_t(view.offset * size_of(view.dtype));
   char* base = reinterpret_cast<char*>(at);
   table.base[size_t(port)] = base;
   table.views[size_t(port)] = view;
@@ -168,13 +191,15 @@ std::vector<uint32_t> Plan::Impl::bind_scalars(const ScalarMap& values, Problems
     if (check_scalar(name, value, problems)) bits[size_t(scalar_index.at(name))] = value.bits();
   for (const ScalarDesc& s : data.graph.scalars)
     if (!values.count(s.name))
-      problems.push_back({"unbound", s.name, "scalar " + s.name + " is unbound and must be " + name_of(s.kind)});
+      problems.push_back(
+          {"unbound", s.name, "scalar " + s.name + " is unbound and must be " + name_of(s.kind)});
   return bits;
 }
 
 std::shared_ptr<Bindings> Plan::bind(const BindingMap& buffers, const ScalarMap& scalars) {
   p_->runtime->device()->check_alive();
-  if (closed()) throw bind_error("lifetime", "plan", "plan " + label() + " is closed and must be open");
+  if (closed())
+    throw bind_error("lifetime", "plan", "plan " + label() + " is closed and must be open");
   Impl::Problems problems;
   auto impl = std::make_shared<Bindings::Impl>();
   impl->plan = shared_from_this();
@@ -186,7 +211,8 @@ std::shared_ptr<Bindings> Plan::bind(const BindingMap& buffers, const ScalarMap&
   return bound;
 }
 
-// ------------------------------------------------------------------------------------------------ Bindings
+// ------------------------------------------------------------------------------------------------
+// Bindings
 
 // A table that may be changed: the one given, or a copy while a submission holds it.
 static TablePtr writable(const TablePtr& table) {
@@ -204,7 +230,8 @@ using Changes = std::vector<std::pair<int, const BufferView*>>;
 // Puts views into a table; unless commit() is reached, puts the old ones back.
 class Exchange {
  public:
-  Exchange(const Plan::Impl& p, TablePtr table, const Changes& changes) : p_(p), table_(std::move(table)) {
+  Exchange(const Plan::Impl& p, TablePtr table, const Changes& changes)
+      : p_(p), table_(std::move(table)) {
     for (const auto& [port, view] : changes) {
       ports_.push_back(port);
       old_.push_back(table_->views[size_t(port)]);
@@ -235,7 +262,8 @@ class Exchange {
 void Bindings::update(const BindingMap& buffers, const ScalarMap& scalars) {
   check_fork();
   const Plan::Impl& p = *p_->plan->p_;
-  if (p.closed.load()) throw bind_error("lifetime", "plan", "plan " + p.data.label + " is closed and must be open");
+  if (p.closed.load())
+    throw bind_error("lifetime", "plan", "plan " + p.data.label + " is closed and must be open");
   Plan::Impl::Problems problems;
   Changes changes;
   for (const auto& [name, view] : buffers)
@@ -253,10 +281,13 @@ void Bindings::update(const BindingMap& buffers, const ScalarMap& scalars) {
     exchange.commit();
     p_->table = table;
   }
-  for (const auto& [name, value] : scalars) p_->scalars[size_t(p.scalar_index.at(name))] = value.bits();
+  for (const auto& [name, value] : scalars)
+    p_->scalars[size_t(p.scalar_index.at(name))] = value.bits();
 }
 
-void Bindings::set(const std::string& name, const BufferView& value) { update({{name, value}}, {}); }
+void Bindings::set(const std::string& name, const BufferView& value) {
+  update({{name, value}}, {});
+}
 
 void Bindings::set_scalar(const std::string& name, ScalarValue value) {
   check_fork();
@@ -266,6 +297,8 @@ void Bindings::set_scalar(const std::string& name, ScalarValue value) {
   p_->scalars[size_t(p.scalar_index.at(name))] = value.bits();
 }
 
-const PlanPtr& Bindings::plan() const { return p_->plan; }
+const PlanPtr& Bindings::plan() const {
+  return p_->plan;
+}
 
 }  // namespace accel

@@ -15,8 +15,9 @@ Enumeration enumerate_devices() {
 
 DevicePtr open_device(const std::array<uint8_t, 16>& id) {
   if (id == cpu_info().id) return open_cpu();
-  throw device_error("open_device: id is of no adapter of this machine and must be one of enumerate_devices()",
-                     "no_adapter");
+  throw device_error(
+      "open_device: id is of no adapter of this machine and must be one of enumerate_devices()",
+      "no_adapter");
 }
 
 }  // namespace accel

@@ -8,7 +8,8 @@
 
 namespace accel {
 
-// ------------------------------------------------------------------------------------------------ compile
+// ------------------------------------------------------------------------------------------------
+// compile
 
 namespace {
 // Counts a plan before it is lowered, and no more if that fails.
@@ -25,17 +26,19 @@ PlanPtr Plan::compile(const Builder& builder, const CompileOptions& options) {
   check_fork();
   const RuntimePtr runtime = std::static_pointer_cast<Runtime>(builder.runtime());
   if (!runtime)
-    throw attr_error("compile", "builder", "compile: builder has no runtime and must be made by Runtime::new_builder");
+    throw attr_error("compile", "builder",
+                     "compile: builder has no runtime and must be made by Runtime::new_builder");
   if (options.progress) options.progress("check", 0, 1);
   Graph graph = builder.finish();
   if (options.progress) options.progress("check", 1, 1);
   if (!options.label.empty()) graph.label = options.label;
-  CountedPlan lowering(*runtime->p_);  // a runtime that closes meanwhile is refused here, or refuses to close
+  CountedPlan lowering(
+      *runtime->p_);  // a runtime that closes meanwhile is refused here, or refuses to close
   runtime->p_->built.fetch_add(1, std::memory_order_relaxed);
   const DevicePtr& device = runtime->device();
-  PlanData data = options.naive
-                      ? make_naive_plan(std::move(graph), device->limits())
-                      : make_plan(std::move(graph), device->limits(), options.progress, options.verify);
+  PlanData data = options.naive ? make_naive_plan(std::move(graph), device->limits())
+                                : make_plan(std::move(graph), device->limits(), options.progress,
+                                            options.verify);
   return compile_data(runtime, std::move(data));
 }
 
@@ -44,7 +47,8 @@ PlanPtr Plan::compile_data(const RuntimePtr& runtime, PlanData data) {
   PlanPtr plan(new Plan);
   plan->p_ = std::make_shared<Impl>();
   Impl& p = *plan->p_;
-  p.closed = true;  // until it is counted: the destructor of a failed compile has nothing to give back
+  p.closed =
+      true;  // until it is counted: the destructor of a failed compile has nothing to give back
   CountedPlan counted(*runtime->p_);
   runtime->p_->planned.fetch_add(1, std::memory_order_relaxed);
   p.runtime = runtime;
@@ -84,11 +88,12 @@ void Plan::Impl::prepare() {
   for (size_t i = 0; i < g.ports.size(); ++i) port_index.emplace(g.ports[i].name, int(i));
   for (size_t i = 0; i < g.scalars.size(); ++i) scalar_index.emplace(g.scalars[i].name, int(i));
   uses.resize(g.ports.size());
-  for (size_t s = 0; s < data.slots.size(); ++s) {
-    PortUse& use = uses[size_t(data.slots[s].port)];
-    use.slots.push_back(int(s));
-    use.written |= data.slots[s].written;
-  }
+  for (size_t s = 0; s < data.slots.size(); ++s)
+    uses[size_t(data.slots[s].port)].slots.push_back(int(s));
+  // A state is read-write whatever this plan does with it (CONTRACT 6).
+  for (size_t i = 0; i < uses.size(); ++i)
+    uses[i].written = g.ports[i].kind == PortKind::State || g.ports[i].kind == PortKind::Output;
+  for (const PortSlot& s : data.slots) ACCEL_CHECK(!s.written || uses[size_t(s.port)].written);
   for (const Command& c : data.commands)
     for (const Place& place : c.operands) {
       const size_t entry = entries.size();
@@ -99,7 +104,8 @@ void Plan::Impl::prepare() {
   table_filled.resize(data.tables.size());
 }
 
-// ------------------------------------------------------------------------------------------------- submit
+// -------------------------------------------------------------------------------------------------
+// submit
 
 // f_k = f32(exp(-2k / rotary_dim * ln base)) in f64, rounded once (CONTRACT 11.3).
 static void fill_frequencies(float* f, int64_t rotary_dim, float base) {
@@ -113,7 +119,8 @@ void Plan::Impl::fill_tables() {
     const FrequencyTable& t = data.tables[i];
     const uint32_t bits = scalars[size_t(t.scalar)];
     if (table_filled[i] && table_bits[i] == bits) continue;
-    fill_frequencies(static_cast<float*>(program->frequency_table(int(i))), t.rotary_dim, std::bit_cast<float>(bits));
+    fill_frequencies(static_cast<float*>(program->frequency_table(int(i))), t.rotary_dim,
+                     std::bit_cast<float>(bits));
     table_filled[i] = 1;
     table_bits[i] = bits;
   }
@@ -121,7 +128,8 @@ void Plan::Impl::fill_tables() {
 
 namespace {
 
-// Holds the plan's one slot and the bound buffers while a submission is in flight, or while one is being made.
+// Holds the plan's one slot and the bound buffers while a submission is in flight, or while one is
+// being made.
 struct Flight {
   Flight(PlanPtr of, Plan::Impl& impl) : plan(std::move(of)), p(impl) {}
   Flight(const Flight&) = delete;
@@ -129,9 +137,11 @@ struct Flight {
     if (table) table->hold->in_flight.fetch_sub(1, std::memory_order_seq_cst);
     p.in_flight.store(false, std::memory_order_seq_cst);
     released().notify();
-    // The members go last: the plan's destructor may run here, on a library thread, and finds nothing in flight.
+    // The members go last: the plan's destructor may run here, on a library thread, and finds
+    // nothing in flight.
   }
-  // From here on the table stands and its buffers cannot close. Throws lifetime when one has closed.
+  // From here on the table stands and its buffers cannot close. Throws lifetime when one has
+  // closed.
   void take(TablePtr t, const Graph& graph) {
     table = std::move(t);
     table->hold->in_flight.fetch_add(1, std::memory_order_seq_cst);
@@ -141,8 +151,9 @@ struct Flight {
     for (size_t i = 0; i < table->views.size(); ++i) {
       if (!table->views[i].buffer->closed()) continue;
       const PortDesc& port = graph.ports[i];
-      problems.push_back({"lifetime", port.name, std::string(name_of(port.kind)) + " " + port.name +
-                                                     " is a closed buffer and must be open"});
+      problems.push_back({"lifetime", port.name,
+                          std::string(name_of(port.kind)) + " " + port.name +
+                              " is a closed buffer and must be open"});
     }
     if (!problems.empty()) throw bind_error(std::move(problems));
     table->open_under = close_generation().load(std::memory_order_seq_cst);
@@ -156,9 +167,11 @@ using FlightPtr = std::shared_ptr<Flight>;
 
 void check_queue(const Device* device, const QueuePtr& queue, const std::vector<FencePtr>& after) {
   if (queue->device.get() != device)
-    throw bind_error("foreign", "queue", "queue " + queue->label + " is of another device and must be of the plan's");
+    throw bind_error("foreign", "queue",
+                     "queue " + queue->label + " is of another device and must be of the plan's");
   for (const FencePtr& fence : after)
-    if (!fence) throw bind_error("unbound", "after", "after holds a missing fence and must hold fences only");
+    if (!fence)
+      throw bind_error("unbound", "after", "after holds a missing fence and must hold fences only");
 }
 
 }  // namespace
@@ -168,7 +181,9 @@ static FlightPtr take_slot(const PlanPtr& plan, Plan::Impl& p) {
   const std::string name = p.data.label.empty() ? "plan" : "plan " + p.data.label;
   if (p.closed.load()) throw bind_error("lifetime", "plan", name + " is closed and must be open");
   if (p.in_flight.load(std::memory_order_acquire))
-    throw bind_error("in_flight", "plan", name + " has 1 submission in flight and may have at most 1 (max_in_flight): "
+    throw bind_error("in_flight", "plan",
+                     name +
+                         " has 1 submission in flight and may have at most 1 (max_in_flight): "
                          "wait for its fence, or compile a second plan");
   // Made first: what follows a taken flag must give it back.
   FlightPtr flight = std::make_shared<Flight>(plan, p);
@@ -177,8 +192,8 @@ static FlightPtr take_slot(const PlanPtr& plan, Plan::Impl& p) {
 }
 
 // With the plan's lock: writes the scalars and hands the work over.
-static FencePtr launch(Plan::Impl& p, FlightPtr flight, const std::vector<uint32_t>& scalars, QueuePtr queue,
-                       std::vector<FencePtr> after) {
+static FencePtr launch(Plan::Impl& p, FlightPtr flight, const std::vector<uint32_t>& scalars,
+                       QueuePtr queue, std::vector<FencePtr> after) {
   if (!queue) {
     if (!p.default_queue) p.default_queue = p.runtime->device()->default_queue();
     queue = p.default_queue;
@@ -200,13 +215,12 @@ FencePtr Plan::submit(const Bindings& bound, QueuePtr queue, std::vector<FencePt
     std::lock_guard<std::mutex> lock(p_->mutex);
     FlightPtr flight = take_slot(shared_from_this(), *p_);
     if (!b || b->plan.get() != this)
-      throw bind_error("foreign", "bindings", "bindings is of another plan and must be made by bind() of plan " +
-                           p_->data.label);
+      throw bind_error(
+          "foreign", "bindings",
+          "bindings is of another plan and must be made by bind() of plan " + p_->data.label);
     flight->take(b->table, p_->data.graph);
     return launch(*p_, std::move(flight), b->scalars, std::move(queue), std::move(after));
-  } catch (const Error& e) {
-    return Fence::failed(e);
-  }
+  } catch (const Error& e) { return Fence::failed(e); }
 }
 
 FencePtr Plan::submit(const BindingMap& buffers, const ScalarMap& scalars, QueuePtr queue,
@@ -221,12 +235,11 @@ FencePtr Plan::submit(const BindingMap& buffers, const ScalarMap& scalars, Queue
     if (!problems.empty()) throw bind_error(std::move(problems));
     flight->take(std::move(table), p_->data.graph);
     return launch(*p_, std::move(flight), bits, std::move(queue), std::move(after));
-  } catch (const Error& e) {
-    return Fence::failed(e);
-  }
+  } catch (const Error& e) { return Fence::failed(e); }
 }
 
-// -------------------------------------------------------------------------------------------------- close
+// --------------------------------------------------------------------------------------------------
+// close
 
 void Plan::close() {
   check_fork();
@@ -249,13 +262,29 @@ bool Plan::closed() const {
   check_fork();
   return p_->closed.load();
 }
-const std::string& Plan::label() const { return p_->data.label; }
-GraphMemory Plan::memory() const { return p_->data.memory; }
-std::vector<PortDesc> Plan::ports() const { return p_->data.graph.ports; }
-std::vector<ScalarDesc> Plan::scalars() const { return p_->data.graph.scalars; }
-std::vector<Selection> Plan::selections() const { return p_->data.selections; }
-std::string Plan::explain() const { return accel::explain(p_->data); }
-const PlanData& Plan::data() const { return p_->data; }
-RuntimePtr Plan::runtime() const { return p_->runtime; }
+const std::string& Plan::label() const {
+  return p_->data.label;
+}
+GraphMemory Plan::memory() const {
+  return p_->data.memory;
+}
+std::vector<PortDesc> Plan::ports() const {
+  return p_->data.graph.ports;
+}
+std::vector<ScalarDesc> Plan::scalars() const {
+  return p_->data.graph.scalars;
+}
+std::vector<Selection> Plan::selections() const {
+  return p_->data.selections;
+}
+std::string Plan::explain() const {
+  return accel::explain(p_->data);
+}
+const PlanData& Plan::data() const {
+  return p_->data;
+}
+RuntimePtr Plan::runtime() const {
+  return p_->runtime;
+}
 
 }  // namespace accel

@@ -15,7 +15,7 @@ struct Runtime::Impl {
   std::set<std::string> kernels;  // prepared once each
   std::atomic<int64_t> built{0}, planned{0}, pipelines{0};
 
-  void open_plan();   // throws lifetime when closed
+  void open_plan();  // throws lifetime when closed
   void close_plan();
   void count_pipelines(const PlanData& data);
 };
@@ -31,14 +31,14 @@ struct PortUse {
   bool written = false;
 };
 
-// The prepared form of one set of bindings. A submission in flight holds it through `hold`; whoever wants to change it
-// then makes a copy.
+// The prepared form of one set of bindings. A submission in flight holds it through `hold`; whoever
+// wants to change it then makes a copy.
 struct BindingTable {
-  std::vector<void*> entries;      // what Program::run takes
-  std::vector<BufferView> views;   // by port
-  std::vector<char*> base;         // by port: address of the view
+  std::vector<void*> entries;     // what Program::run takes
+  std::vector<BufferView> views;  // by port
+  std::vector<char*> base;        // by port: address of the view
   std::shared_ptr<Hold> hold = std::make_shared<Hold>();
-  uint64_t open_under = 0;         // close_generation() under which every buffer was found open
+  uint64_t open_under = 0;  // close_generation() under which every buffer was found open
 };
 using TablePtr = std::shared_ptr<BindingTable>;
 
@@ -48,8 +48,8 @@ struct Plan::Impl {
   std::unique_ptr<Program> program;
   // Set once by prepare().
   std::map<std::string_view, int> port_index, scalar_index;
-  std::vector<PortUse> uses;       // by port
-  std::vector<void*> entries;      // arena and frequency tables filled in, ports null
+  std::vector<PortUse> uses;   // by port
+  std::vector<void*> entries;  // arena and frequency tables filled in, ports null
 
   std::mutex mutex;
   std::atomic<bool> closed{false};
@@ -57,7 +57,7 @@ struct Plan::Impl {
   QueuePtr default_queue;
   // Of the submission in flight: written at submit, when nothing runs.
   std::vector<uint32_t> scalars;
-  std::vector<uint32_t> table_bits;    // scalar that each frequency table was filled for
+  std::vector<uint32_t> table_bits;  // scalar that each frequency table was filled for
   std::vector<uint8_t> table_filled;
 
   void prepare();

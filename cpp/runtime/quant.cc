@@ -21,20 +21,23 @@ void require_weights(const char* op, std::span<const float> w) {
   if (w.empty()) throw attr_error(op, "w", std::string(op) + ": w is empty and must hold weights");
   for (size_t i = 0; i < w.size(); ++i)
     if (!std::isfinite(w[i]))
-      throw attr_error(op, "w", std::string(op) + ": w[" + std::to_string(i) + "] is " +
-                                    number(w[i]) + " and must be finite");
+      throw attr_error(op, "w",
+                       std::string(op) + ": w[" + std::to_string(i) + "] is " + number(w[i]) +
+                           " and must be finite");
 }
 
 void require_group(const char* op, int64_t group) {
   if (group == 32 || group == 64 || group == 128) return;
-  throw attr_error(op, "group", std::string(op) + ": group is " + std::to_string(group) +
-                                    " and must be 32, 64 or 128");
+  throw attr_error(
+      op, "group",
+      std::string(op) + ": group is " + std::to_string(group) + " and must be 32, 64 or 128");
 }
 
 void require_count(const char* op, const char* operand, size_t have, size_t want) {
   if (have == want) return;
-  throw attr_error(op, operand, std::string(op) + ": " + operand + " has " + std::to_string(have) +
-                                    " entries and must have " + std::to_string(want));
+  throw attr_error(op, operand,
+                   std::string(op) + ": " + operand + " has " + std::to_string(have) +
+                       " entries and must have " + std::to_string(want));
 }
 
 struct Range {
@@ -51,9 +54,10 @@ Range range_of(std::span<const float> w) {
 uint16_t stored(const char* op, const char* what, double v, size_t b, const Range& r) {
   const uint16_t bits = f16_from_f64(v);
   if (std::isfinite(f32_from_f16(bits))) return bits;
-  throw attr_error(op, "w", std::string(op) + ": the " + what + " of block " + std::to_string(b) +
-                                " is " + number(v) + ", from weights in [" + number(r.low) + ", " +
-                                number(r.high) + "], and must be at most " + number(kF16Max));
+  throw attr_error(op, "w",
+                   std::string(op) + ": the " + what + " of block " + std::to_string(b) + " is " +
+                       number(v) + ", from weights in [" + number(r.low) + ", " + number(r.high) +
+                       "], and must be at most " + number(kF16Max));
 }
 
 struct Int4Scale {
@@ -79,7 +83,9 @@ Int4Scale int4_scale(const Range& r, size_t b) {
 }
 
 // Largest distance between a value and the f16 it was rounded to, from the f16: half a spacing.
-double half_spacing(double rounded) { return std::max(std::fabs(rounded) * 0x1p-11, 0x1p-25); }
+double half_spacing(double rounded) {
+  return std::max(std::fabs(rounded) * 0x1p-11, 0x1p-25);
+}
 
 }  // namespace
 
@@ -102,12 +108,16 @@ Int8Result int8_quantize(std::span<const float> w) {
   return out;
 }
 
-std::vector<float> int8_dequantize(std::span<const int8_t> quants, std::span<const uint16_t> scales) {
+std::vector<float> int8_dequantize(std::span<const int8_t> quants,
+                                   std::span<const uint16_t> scales) {
   if (quants.empty())
-    throw attr_error("int8_dequantize", "quants", "int8_dequantize: quants is empty and must hold weights");
-  require_count("int8_dequantize", "scales", scales.size(), (quants.size() + kInt8Block - 1) / kInt8Block);
+    throw attr_error("int8_dequantize", "quants",
+                     "int8_dequantize: quants is empty and must hold weights");
+  require_count("int8_dequantize", "scales", scales.size(),
+                (quants.size() + kInt8Block - 1) / kInt8Block);
   std::vector<float> out(quants.size());
-  for (size_t i = 0; i < out.size(); ++i) out[i] = float(quants[i]) * f32_from_f16(scales[i / kInt8Block]);
+  for (size_t i = 0; i < out.size(); ++i)
+    out[i] = float(quants[i]) * f32_from_f16(scales[i / kInt8Block]);
   return out;
 }
 
@@ -140,20 +150,24 @@ Int4Result int4_quantize(std::span<const float> w, int64_t group) {
   return out;
 }
 
-std::vector<float> int4_dequantize(std::span<const uint32_t> codes, std::span<const uint16_t> scales,
-                                   std::span<const uint16_t> zeros, int64_t weights, int64_t group) {
+std::vector<float> int4_dequantize(std::span<const uint32_t> codes,
+                                   std::span<const uint16_t> scales,
+                                   std::span<const uint16_t> zeros, int64_t weights,
+                                   int64_t group) {
   const char* const op = "int4_dequantize";
   require_group(op, group);
   if (weights <= 0)
-    throw attr_error(op, "weights", std::string(op) + ": weights is " + std::to_string(weights) +
-                                        " and must be positive");
+    throw attr_error(
+        op, "weights",
+        std::string(op) + ": weights is " + std::to_string(weights) + " and must be positive");
   const size_t n = size_t(weights), groups = (n + size_t(group) - 1) / size_t(group);
   require_count(op, "codes", codes.size(), (n + 7) / 8);
   require_count(op, "scales", scales.size(), groups);
   require_count(op, "zeros", zeros.size(), groups);
   std::vector<float> out(n);
   for (size_t i = 0; i < n; ++i) {
-    const float s = f32_from_f16(scales[i / size_t(group)]), z = f32_from_f16(zeros[i / size_t(group)]);
+    const float s = f32_from_f16(scales[i / size_t(group)]),
+                z = f32_from_f16(zeros[i / size_t(group)]);
     const float q = float((codes[i / 8] >> (4 * (i % 8))) & 15);
     // Two f32 roundings, as in the kernels, so that a product over this array gives their bits.
     out[i] = s == 0 ? z : (q - z) * s;
@@ -162,11 +176,12 @@ std::vector<float> int4_dequantize(std::span<const uint32_t> codes, std::span<co
 }
 
 // What one weight can be off by, from the stored s and z (spec 006 section 2).
-// A quant that was not clamped is at most s/2 away. One that was is off by what rounding s and z moved the
-// ends of the range: 15 half spacings of s, and s half spacings of z. A constant group holds f16(low):
-// half a spacing of z, plus the range, 15 steps of a scale that was stored as zero or was so small beside
-// |low| that the zero point overflowed.
-double int4_bound(std::span<const float> x, std::span<const float> scales, std::span<const float> zeros) {
+// A quant that was not clamped is at most s/2 away. One that was is off by what rounding s and z
+// moved the ends of the range: 15 half spacings of s, and s half spacings of z. A constant group
+// holds f16(low): half a spacing of z, plus the range, 15 steps of a scale that was stored as zero
+// or was so small beside |low| that the zero point overflowed.
+double int4_bound(std::span<const float> x, std::span<const float> scales,
+                  std::span<const float> zeros) {
   require_count("int4_bound", "scales", scales.size(), x.size());
   require_count("int4_bound", "zeros", zeros.size(), x.size());
   double sum = 0;

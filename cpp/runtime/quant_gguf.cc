@@ -1,5 +1,6 @@
-// GGUF blocks to the planes of Int4 and Quantized, exactly (CONTRACT 19). A block is read byte by byte or
-// by memcpy: the file is little-endian and its tensors have no alignment that a kernel may rely on.
+// GGUF blocks to the planes of Int4 and Quantized, exactly (CONTRACT 19). A block is read byte by
+// byte or by memcpy: the file is little-endian and its tensors have no alignment that a kernel may
+// rely on.
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -11,18 +12,20 @@
 namespace accel::quant {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "GGUF planes are copied as little-endian words");
+static_assert(std::endian::native == std::endian::little,
+              "GGUF planes are copied as little-endian words");
 
-constexpr int64_t kBlock = 32;         // weights a block of every block type here
-constexpr int64_t kNibbleBytes = 16;   // of Q4_0 and Q4_1
-constexpr int64_t kMinBlocks = 1 << 14;  // a thread's least share: below it, starting one costs more
+constexpr int64_t kBlock = 32;        // weights a block of every block type here
+constexpr int64_t kNibbleBytes = 16;  // of Q4_0 and Q4_1
+// A thread's least share in blocks: below it, starting one costs more.
+constexpr int64_t kMinBlocks = 1 << 14;
 
 struct Format {
   uint32_t type;
   const char* name;
-  int kind;             // as in PlaneSizes
-  int64_t weights;      // a block
-  int64_t bytes;        // a block
+  int kind;         // as in PlaneSizes
+  int64_t weights;  // a block
+  int64_t bytes;    // a block
   DType array;
 };
 constexpr Format kFormats[] = {
@@ -34,47 +37,33 @@ constexpr Format kFormats[] = {
     {uint32_t(GgufType::Q8_0), "Q8_0", 3, kBlock, 2 + kBlock, DType::F32},
 };
 
-// Names of types that a file may hold and that have no exact planes.
-const char* other_name(uint32_t type) {
-  switch (type) {
-    case 6: return "Q5_0";
-    case 7: return "Q5_1";
-    case 9: return "Q8_1";
-    case 10: return "Q2_K";
-    case 11: return "Q3_K";
-    case 12: return "Q4_K";
-    case 13: return "Q5_K";
-    case 14: return "Q6_K";
-    case 15: return "Q8_K";
-    case 16: return "IQ2_XXS";
-    case 17: return "IQ2_XS";
-    case 18: return "IQ3_XXS";
-    case 19: return "IQ1_S";
-    case 20: return "IQ4_NL";
-    case 21: return "IQ3_S";
-    case 22: return "IQ2_S";
-    case 23: return "IQ4_XS";
-    case 24: return "I8";
-    case 25: return "I16";
-    case 26: return "I32";
-    case 27: return "I64";
-    case 28: return "F64";
-    case 29: return "IQ1_M";
-    case 34: return "TQ1_0";
-    case 35: return "TQ2_0";
-    case 39: return "MXFP4";
-    case 40: return "NVFP4";
-    default: return nullptr;
-  }
+// Types that a file may hold and that have no exact planes, for the refusal's text.
+struct Other {
+  uint32_t type;
+  const char* name;
+};
+// clang-format off
+constexpr Other kOthers[] = {
+    {6, "Q5_0"}, {7, "Q5_1"}, {9, "Q8_1"}, {10, "Q2_K"}, {11, "Q3_K"}, {12, "Q4_K"}, {13, "Q5_K"},
+    {14, "Q6_K"}, {15, "Q8_K"}, {16, "IQ2_XXS"}, {17, "IQ2_XS"}, {18, "IQ3_XXS"}, {19, "IQ1_S"},
+    {20, "IQ4_NL"}, {21, "IQ3_S"}, {22, "IQ2_S"}, {23, "IQ4_XS"}, {24, "I8"}, {25, "I16"},
+    {26, "I32"}, {27, "I64"}, {28, "F64"}, {29, "IQ1_M"}, {34, "TQ1_0"}, {35, "TQ2_0"},
+    {39, "MXFP4"}, {40, "NVFP4"},
+};
+// clang-format on
+
+std::string type_text(uint32_t type) {
+  for (const Other& o : kOthers)
+    if (o.type == type) return o.name;
+  return "number " + std::to_string(type);
 }
 
 const Format& format_of(uint32_t type) {
   for (const Format& f : kFormats)
     if (f.type == type) return f;
-  const char* name = other_name(type);
-  const std::string what = name ? name : "number " + std::to_string(type);
   throw attr_error("gguf_planes", "type",
-                   "gguf_planes: type is " + what + " and must be F32, F16, BF16, Q4_0, Q4_1 or Q8_0");
+                   "gguf_planes: type is " + type_text(type) +
+                       " and must be F32, F16, BF16, Q4_0, Q4_1 or Q8_0");
 }
 
 uint16_t half_at(const uint8_t* p) {
@@ -83,7 +72,8 @@ uint16_t half_at(const uint8_t* p) {
   return v;
 }
 
-// Eight bytes, each with a nibble in its low half, to one word of eight codes, the first one lowest.
+// Eight bytes, each with a nibble in its low half, to one word of eight codes, the first one
+// lowest.
 uint32_t pack_nibbles(uint64_t v) {
   v = (v | v >> 4) & 0x00ff00ff00ff00ffull;
   v = (v | v >> 8) & 0x0000ffff0000ffffull;
@@ -108,10 +98,12 @@ struct Planes {
   uint16_t* offsets;
 };
 
-void convert(const Format& f, const uint8_t* blocks, const Planes& out, int64_t begin, int64_t end) {
+void convert(const Format& f, const uint8_t* blocks, const Planes& out, int64_t begin,
+             int64_t end) {
   const uint8_t* p = blocks + begin * f.bytes;
   if (f.kind == 0) {
-    std::memcpy(static_cast<uint8_t*>(out.codes) + begin * f.bytes, p, size_t((end - begin) * f.bytes));
+    std::memcpy(static_cast<uint8_t*>(out.codes) + begin * f.bytes, p,
+                size_t((end - begin) * f.bytes));
     return;
   }
   for (int64_t b = begin; b < end; ++b, p += f.bytes) {
@@ -140,7 +132,8 @@ PlaneSizes gguf_plane_sizes(uint32_t type, int64_t bytes, const Shape& shape) {
   if (shape.rank() == 0) refuse("shape", "shape is empty and must have an axis");
   for (int64_t extent : shape)
     if (extent <= 0) refuse("shape", "shape is " + shape.to_string() + " and must be positive");
-  if (!shape.fits()) refuse("shape", "shape is " + shape.to_string() + " and has too many elements");
+  if (!shape.fits())
+    refuse("shape", "shape is " + shape.to_string() + " and has too many elements");
   if (shape.back() % f.weights)
     refuse("shape", "shape is " + shape.to_string() + " and its rows must be a multiple of " +
                         std::to_string(f.weights) + " for " + f.name);
@@ -159,8 +152,8 @@ PlaneSizes gguf_plane_sizes(uint32_t type, int64_t bytes, const Shape& shape) {
   return sizes;
 }
 
-void gguf_planes(uint32_t type, const uint8_t* blocks, const Shape& shape, const PlaneSizes&, void* codes,
-                 uint16_t* scales, uint16_t* offsets, int threads) {
+void gguf_planes(uint32_t type, const uint8_t* blocks, const Shape& shape, const PlaneSizes&,
+                 void* codes, uint16_t* scales, uint16_t* offsets, int threads) {
   const Format& f = format_of(type);
   const int64_t n_blocks = shape.elements() / f.weights;
   const int64_t units = f.kind == 0 ? n_blocks / kBlock : n_blocks;

@@ -5,9 +5,11 @@
 namespace accel {
 
 RuntimePtr Runtime::create(DevicePtr device) {
-  if (!device) throw attr_error("Runtime", "device", "Runtime: device is missing and must be an open device");
+  if (!device)
+    throw attr_error("Runtime", "device", "Runtime: device is missing and must be an open device");
   device->check_alive();
-  if (device->closed()) throw bind_error("lifetime", "device", "Runtime: device is closed and must be open");
+  if (device->closed())
+    throw bind_error("lifetime", "device", "Runtime: device is closed and must be open");
   RuntimePtr runtime(new Runtime);
   runtime->p_ = std::make_shared<Impl>();
   runtime->p_->device = std::move(device);
@@ -16,7 +18,9 @@ RuntimePtr Runtime::create(DevicePtr device) {
 
 Runtime::~Runtime() = default;
 
-const DevicePtr& Runtime::device() const { return p_->device; }
+const DevicePtr& Runtime::device() const {
+  return p_->device;
+}
 
 Builder Runtime::new_builder(const std::string& label) {
   check_fork();
@@ -33,7 +37,8 @@ void Runtime::close() {
   std::lock_guard<std::mutex> lock(p_->mutex);
   if (p_->closed) return;
   if (const int64_t n = p_->open_plans)
-    throw bind_error("lifetime", "runtime", "runtime has " + std::to_string(n) + " open plan" + (n == 1 ? "" : "s") +
+    throw bind_error("lifetime", "runtime",
+                     "runtime has " + std::to_string(n) + " open plan" + (n == 1 ? "" : "s") +
                          " and must have none to close");
   p_->closed = true;
   p_->kernels.clear();
@@ -47,7 +52,8 @@ bool Runtime::closed() const {
 
 void Runtime::Impl::open_plan() {
   std::lock_guard<std::mutex> lock(mutex);
-  if (closed) throw bind_error("lifetime", "runtime", "compile: runtime is closed and must be open");
+  if (closed)
+    throw bind_error("lifetime", "runtime", "compile: runtime is closed and must be open");
   ++open_plans;
 }
 

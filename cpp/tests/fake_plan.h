@@ -1,4 +1,5 @@
-// Hand-made plans over a kernel table of the tests' own, so that runtime tests need neither operators nor planner.
+// Hand-made plans over a kernel table of the tests' own, so that runtime tests need neither
+// operators nor planner.
 #pragma once
 #include <atomic>
 #include <chrono>
@@ -16,8 +17,12 @@ using accel_cpu::u32;
 struct Params {
   u32 n, chunks;
 };
-inline const Params& params_of(const void* p) { return *static_cast<const Params*>(p); }
-inline u32 chunks_of(const void* p, u32) { return params_of(p).chunks; }
+inline const Params& params_of(const void* p) {
+  return *static_cast<const Params*>(p);
+}
+inline u32 chunks_of(const void* p, u32) {
+  return params_of(p).chunks;
+}
 
 // "gate": holds the queue's thread until opened; started counts those that have arrived.
 inline std::atomic<bool>& gate() {
@@ -52,14 +57,20 @@ inline void sum_part(const KernelArgs* a, u32 chunk, u32 n_chunks, void* local) 
     *own += static_cast<const u32*>(a->buf[0])[i];
   static_cast<u32*>(a->shared)[chunk] = *own;
 }
-inline u32 one_chunk(const void*, u32) { return 1; }
+inline u32 one_chunk(const void*, u32) {
+  return 1;
+}
 inline void sum_total(const KernelArgs* a, u32, u32, void*) {
   u32 total = 0;
   for (u32 i = 0; i < params_of(a->params).chunks; ++i) total += static_cast<u32*>(a->shared)[i];
   *static_cast<u32*>(a->buf[1]) = total;
 }
-inline accel_cpu::u64 sum_shared(const void* p) { return params_of(p).chunks * 4; }
-inline accel_cpu::u64 sum_local(const void*) { return 4; }
+inline accel_cpu::u64 sum_shared(const void* p) {
+  return params_of(p).chunks * 4;
+}
+inline accel_cpu::u64 sum_local(const void*) {
+  return 4;
+}
 
 // "copy": out[i] = x[i] for n words.
 inline void copy_words(const KernelArgs* a, u32, u32, void*) {
@@ -81,7 +92,9 @@ inline const accel_cpu::KernelTable& table() {
   return t;
 }
 
-inline DevicePtr open(const CpuOptions& options = {}) { return open_cpu_with(table(), options); }
+inline DevicePtr open(const CpuOptions& options = {}) {
+  return open_cpu_with(table(), options);
+}
 
 inline DevicePtr open_threads(int threads, int64_t lose_at = 0) {
   CpuOptions options;
@@ -141,8 +154,12 @@ inline PlanData add_plan(u32 n, u32 chunks, bool gated = false) {
   return m.p;
 }
 
-inline BufferView all_of(const BufferPtr& b) { return {b, b->dtype, 0, b->count}; }
-inline u32* words(const BufferPtr& b) { return static_cast<u32*>(b->host()); }
+inline BufferView all_of(const BufferPtr& b) {
+  return {b, b->dtype, 0, b->count};
+}
+inline u32* words(const BufferPtr& b) {
+  return static_cast<u32*>(b->host());
+}
 
 // Closes the gate for a scope.
 struct ClosedGate {

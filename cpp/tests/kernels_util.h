@@ -34,8 +34,12 @@ inline const Kernel& find(const KernelTable& table, const std::string& name) {
   std::abort();
 }
 
-inline uint32_t bits_of(float x) { return std::bit_cast<uint32_t>(x); }
-inline float float_of(uint32_t x) { return std::bit_cast<float>(x); }
+inline uint32_t bits_of(float x) {
+  return std::bit_cast<uint32_t>(x);
+}
+inline float float_of(uint32_t x) {
+  return std::bit_cast<float>(x);
+}
 
 // Deterministic values: a multiplicative generator, [0, 2^32).
 struct Random {
@@ -49,30 +53,37 @@ struct Random {
   float between(float lo, float hi) { return lo + (hi - lo) * unit(); }
 };
 
-// Memory whose elements start `shift` bytes past an aligned address, between guard bytes that must survive.
+// Memory whose elements start `shift` bytes past an aligned address, between guard bytes that must
+// survive.
 struct Guarded {
   static constexpr size_t kGuard = 128;
   std::vector<uint8_t> all;
   size_t bytes, at;
-  Guarded(size_t bytes_, size_t shift, uint8_t fill = 0xa5) : all(bytes_ + 2 * kGuard + 64, fill), bytes(bytes_) {
+  Guarded(size_t bytes_, size_t shift, uint8_t fill = 0xa5)
+      : all(bytes_ + 2 * kGuard + 64, fill), bytes(bytes_) {
     const size_t start = (64 - reinterpret_cast<uintptr_t>(all.data()) % 64) % 64;
     at = start + kGuard / 2 + shift;
   }
   void* data() { return all.data() + at; }
-  template <class T> T* as() { return reinterpret_cast<T*>(data()); }
+  template <class T>
+  T* as() {
+    return reinterpret_cast<T*>(data());
+  }
   bool intact(uint8_t fill = 0xa5) const {
     for (size_t i = 0; i < all.size(); ++i)
       if ((i < at || i >= at + bytes) && all[i] != fill) return false;
     return true;
   }
-  template <class T> std::vector<T> values() {
+  template <class T>
+  std::vector<T> values() {
     std::vector<T> v(bytes / sizeof(T));
     std::memcpy(v.data(), data(), bytes);
     return v;
   }
 };
 
-// n_chunks 0: what the kernel asks for with `threads`. Chunks run in descending order, so that none leans on another.
+// n_chunks 0: what the kernel asks for with `threads`. Chunks run in descending order, so that none
+// leans on another.
 inline void run(const Kernel& k, const std::vector<void*>& bufs, const void* params,
                 const std::vector<uint32_t>& scalars, uint32_t n_chunks, uint32_t threads = 1) {
   const auto aligned = [](uint64_t bytes) {
@@ -89,7 +100,9 @@ inline void run(const Kernel& k, const std::vector<void*>& bufs, const void* par
     if (!phase.run) break;
     const uint32_t own = phase.chunks(params, threads);
     CHECK(own >= 1);
-    const uint32_t n = n_chunks && &phase == &k.phases[0] ? n_chunks : n_chunks && own > 1 ? n_chunks : own;
+    const uint32_t n = n_chunks && &phase == &k.phases[0] ? n_chunks
+                       : n_chunks && own > 1              ? n_chunks
+                                                          : own;
     for (uint32_t c = n; c-- > 0;) phase.run(&args, c, n, local.get());
   }
 }
@@ -97,12 +110,14 @@ inline void run(const Kernel& k, const std::vector<void*>& bufs, const void* par
 // ---------------------------------------------------------------- one case over all tables
 
 using Bytes = std::vector<uint8_t>;
-template <class T> Bytes bytes_of(const std::vector<T>& v) {
+template <class T>
+Bytes bytes_of(const std::vector<T>& v) {
   Bytes b(v.size() * sizeof(T));
   if (!b.empty()) std::memcpy(b.data(), v.data(), b.size());
   return b;
 }
-template <class T> std::vector<T> values_of(const Bytes& b) {
+template <class T>
+std::vector<T> values_of(const Bytes& b) {
   std::vector<T> v(b.size() / sizeof(T));
   if (!b.empty()) std::memcpy(v.data(), b.data(), b.size());
   return v;
@@ -140,17 +155,17 @@ inline float tree16(const float* lane) {
 
 struct KernelCase {
   std::string kernel;
-  std::vector<Bytes> in;      // operands before the output
-  Bytes out;                  // its first contents; a state keeps what is not written
+  std::vector<Bytes> in;  // operands before the output
+  Bytes out;              // its first contents; a state keeps what is not written
   const void* params = nullptr;
   std::vector<uint32_t> scalars;
   Kind kind = Kind::f32;
-  bool out_first = false;     // the written operand is slot 0
-  size_t element = 4;         // alignment of the operands
+  bool out_first = false;  // the written operand is slot 0
+  size_t element = 4;      // alignment of the operands
 };
 
-inline Bytes run_case(const KernelTable& table, const KernelCase& c, uint32_t n_chunks, uint32_t threads,
-                      size_t shift) {
+inline Bytes run_case(const KernelTable& table, const KernelCase& c, uint32_t n_chunks,
+                      uint32_t threads, size_t shift) {
   std::vector<std::unique_ptr<Guarded>> memory;
   std::vector<void*> bufs;
   const auto add = [&](const Bytes& b) {
@@ -172,8 +187,9 @@ inline Bytes run_case(const KernelTable& table, const KernelCase& c, uint32_t n_
   return out.values<uint8_t>();
 }
 
-// Runs the case in every table, for many numbers of chunks and addresses: equal bits everywhere, equal bits between tables
-// of a level, and the bits of `expected` where it is given. Returns the result of each table.
+// Runs the case in every table, for many numbers of chunks and addresses: equal bits everywhere,
+// equal bits between tables of a level, and the bits of `expected` where it is given. Returns the
+// result of each table.
 inline std::vector<Bytes> check_case(const KernelCase& c,
                                      const std::function<Bytes(const Level&)>& expected = nullptr) {
   std::vector<Bytes> results;
@@ -191,8 +207,10 @@ inline std::vector<Bytes> check_case(const KernelCase& c,
       for (size_t shift : {c.element, size_t(3) * c.element, size_t(60)})
         if (!same(first, run_case(*table, c, n, 16, shift), c.kind))
           say("other bits with " + std::to_string(n) + " chunks");
-    if (expected && !same(first, expected(Level{fma}), c.kind)) say("other bits than the plain loop");
-    if (fma && fused && !same(*fused, first, c.kind)) say("other bits than another table of its level");
+    if (expected && !same(first, expected(Level{fma}), c.kind))
+      say("other bits than the plain loop");
+    if (fma && fused && !same(*fused, first, c.kind))
+      say("other bits than another table of its level");
     if (fma) fused = &first;
   }
   return results;

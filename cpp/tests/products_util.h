@@ -1,5 +1,5 @@
-// Shared by the test and the benchmark of the products: guarded memory, kernels by name, and the slow walk of each
-// accumulation order as plain scalar loops.
+// Shared by the test and the benchmark of the products: guarded memory, kernels by name, and the
+// slow walk of each accumulation order as plain scalar loops.
 #pragma once
 #include <sys/mman.h>
 #include <unistd.h>
@@ -22,8 +22,9 @@ namespace products {
 
 using accel::DType;
 
-// Bytes that end right before a page that may not be touched, so that an over-read crashes. The start is aligned to
-// nothing but what the size gives. Mappings are kept for the next of their size: making one is what a test waits for.
+// Bytes that end right before a page that may not be touched, so that an over-read crashes. The
+// start is aligned to nothing but what the size gives. Mappings are kept for the next of their
+// size: making one is what a test waits for.
 class Guarded {
  public:
   explicit Guarded(size_t bytes) : bytes_(bytes) {
@@ -32,14 +33,18 @@ class Guarded {
     base_ = take(mapped_, page);
     data_ = base_ + mapped_ - page - bytes;
   }
-  Guarded(Guarded&& o) noexcept : base_(o.base_), data_(o.data_), bytes_(o.bytes_), mapped_(o.mapped_) {
+  Guarded(Guarded&& o) noexcept
+      : base_(o.base_), data_(o.data_), bytes_(o.bytes_), mapped_(o.mapped_) {
     o.base_ = nullptr;
   }
   Guarded(const Guarded&) = delete;
   ~Guarded() {
     if (base_) kept()[mapped_].push_back(base_);
   }
-  template <class T> T* as() const { return reinterpret_cast<T*>(data_); }
+  template <class T>
+  T* as() const {
+    return reinterpret_cast<T*>(data_);
+  }
   size_t bytes() const { return bytes_; }
 
  private:
@@ -129,19 +134,27 @@ struct Int4Data {
 // Every fifth group is constant: its scale is 0.
 inline Int4Data int4_data(size_t weights, size_t group, DType planes, bool zeros, Random& random) {
   const size_t groups = (weights + group - 1) / group, size = size_t(accel::size_of(planes));
-  Int4Data d{Guarded((weights + 7) / 8 * 4), Guarded(groups * size), Guarded(groups * size), planes, zeros, group};
-  for (size_t i = 0; i < (weights + 7) / 8; ++i) d.codes.as<uint32_t>()[i] = uint32_t(random.next() >> 20);
+  Int4Data d{Guarded((weights + 7) / 8 * 4),
+             Guarded(groups * size),
+             Guarded(groups * size),
+             planes,
+             zeros,
+             group};
+  for (size_t i = 0; i < (weights + 7) / 8; ++i)
+    d.codes.as<uint32_t>()[i] = uint32_t(random.next() >> 20);
   for (size_t g = 0; g < groups; ++g) {
     const float s = random.next() % 5 ? 0.02f + 0.01f * random.uniform() : 0.0f;
     put(planes, d.scales.as<void>(), g, s);
-    put(planes, d.offsets.as<void>(), g, zeros && s != 0 ? 7.3f + random.uniform() : 0.2f * random.uniform());
+    put(planes, d.offsets.as<void>(), g,
+        zeros && s != 0 ? 7.3f + random.uniform() : 0.2f * random.uniform());
   }
   return d;
 }
 
 // ---------------------------------------------------------------- kernels by name
 
-inline const accel_cpu::Kernel* kernel(const accel_cpu::KernelTable& table, const std::string& name) {
+inline const accel_cpu::Kernel* kernel(const accel_cpu::KernelTable& table,
+                                       const std::string& name) {
   for (const accel_cpu::Kernel* k = table.kernels; k->name; ++k)
     if (name == k->name) return k;
   return nullptr;
@@ -153,7 +166,8 @@ inline std::vector<const accel_cpu::KernelTable*> tables() {
   return usable;
 }
 
-// Scratch of the size that the kernel asks for, aligned as the executor gives it, up to 63 bytes before the guard.
+// Scratch of the size that the kernel asks for, aligned as the executor gives it, up to 63 bytes
+// before the guard.
 struct Scratch {
   Guarded memory;
   explicit Scratch(uint64_t bytes) : memory((bytes + 63) / 64 * 64) {
@@ -163,11 +177,12 @@ struct Scratch {
 
 // All chunks of both phases, last chunk first, so that none may rely on an earlier one.
 template <class P>
-void run_kernel(const accel_cpu::Kernel& k, const std::vector<void*>& buffers, const P& params, uint32_t threads,
-                uint32_t n_chunks = 0) {
+void run_kernel(const accel_cpu::Kernel& k, const std::vector<void*>& buffers, const P& params,
+                uint32_t threads, uint32_t n_chunks = 0) {
   const Scratch shared(k.shared_bytes ? k.shared_bytes(&params) : 0);
   const Scratch local(k.local_bytes ? k.local_bytes(&params) : 0);
-  const accel_cpu::KernelArgs args{buffers.data(), &params, nullptr, shared.memory.template as<void>()};
+  const accel_cpu::KernelArgs args{buffers.data(), &params, nullptr,
+                                   shared.memory.template as<void>()};
   for (const accel_cpu::Phase& phase : k.phases) {
     if (!phase.run) continue;
     const uint32_t n = n_chunks ? n_chunks : phase.chunks(&params, threads);

@@ -43,7 +43,9 @@ inline Recorded call(Op op, const std::vector<Operand>& in, AttrArgs attrs = {},
 
 class Generator {
  public:
-  Generator(Builder builder, uint64_t seed) : b_(std::move(builder)), r_(seed) {}
+  // One graph in sixteen is large enough that kernels split its work over threads.
+  Generator(Builder builder, uint64_t seed)
+      : b_(std::move(builder)), r_(seed), large_(seed % 16 == 0) {}
 
   void run(int max_nodes = 40) {
     for (int i = 1 + below(3); i > 0; --i) keep(new_tensor(), 1);
@@ -83,10 +85,10 @@ class Generator {
 
   int below(int n) { return int(r_() % uint64_t(n)); }
   int64_t width() {
-    static const int64_t all[] = {1, 4, 6, 8, 16, 20};
-    return all[below(6)];
+    static const int64_t small[] = {1, 4, 6, 8, 16, 20}, large[] = {8, 64, 200, 320};
+    return large_ ? large[below(4)] : small[below(6)];
   }
-  int64_t rows() { return 1 + below(5); }
+  int64_t rows() { return 1 + below(large_ ? 20 : 5); }
 
   void keep(const Tensor& t, double bound) { pool_.push_back({t, bound}); }
   std::string name(const char* stem) { return stem + std::to_string(names_++); }
@@ -231,7 +233,7 @@ class Generator {
       for (int64_t d : view.shape()) wide.push_back(d);
       view = tensor::broadcast(view, Shape(wide));
     }
-    if (view.shape().elements() <= 400)
+    if (view.shape().elements() <= (large_ ? 20000 : 400))
       keep(view.view().contiguous() ? view : call(Op::contiguous, {view}).value(), x.bound);
   }
 
@@ -389,6 +391,7 @@ class Generator {
   std::set<int> used_, read_;                      // ports, nodes
   std::map<std::pair<int, int64_t>, int> newest_;  // version by port and begin of a range
   std::map<std::string, std::string> scalars_;
+  bool large_;
   int names_ = 0, outputs_ = 0;
   bool wrote_state_ = false;
 };

@@ -148,7 +148,7 @@ TEST(outputs_follow_the_table) {
   b.output("prefix", tensor::slice(y, 0, 0, 2));
   CHECK(!b.err());
   b.output("x2", x);
-  CHECK(says(b, "output: value is input 'x' or a view of it and must be computed"));
+  CHECK(says(b, "output: t is input 'x' or a view of it and must be computed"));
   b.output("t", tensor::transpose(y, 0, 1));
   b.output("tail", tensor::slice(y, 0, 1, 2));
   b.output("y", y);

@@ -1,5 +1,5 @@
-// attention's kernels against a slow walk of the order attention_block128, bit for bit, and against float64 softmax; what a
-// row does not see never reaches it.
+// attention's kernels against a slow walk of the order attention_block128, bit for bit, and against
+// float64 softmax; what a row does not see never reaches it.
 #include <limits>
 
 #include "base/dtype.h"
@@ -26,8 +26,8 @@ struct Problem {
   }
 };
 
-Problem make(unsigned S, unsigned heads, unsigned kv_heads, unsigned head_dim, unsigned capacity, uint32_t length,
-             uint32_t base, bool prefill, uint64_t seed = 1) {
+Problem make(unsigned S, unsigned heads, unsigned kv_heads, unsigned head_dim, unsigned capacity,
+             uint32_t length, uint32_t base, bool prefill, uint64_t seed = 1) {
   Problem t = {{S, heads, kv_heads, head_dim, capacity, prefill}, length, base, 0.3f, {}, {}, {}};
   Random random(seed);
   t.q.resize(size_t(S) * heads * head_dim);
@@ -48,7 +48,8 @@ Bytes cache(const std::vector<float>& x, bool half) {
 
 KernelCase kernel_case(const Problem& t, bool half) {
   return {half ? "attention_f16" : "attention_f32",
-          {bytes_of(t.q), cache(t.k, half), cache(t.v, half), bytes_of(std::vector<uint32_t>{t.length})},
+          {bytes_of(t.q), cache(t.k, half), cache(t.v, half),
+           bytes_of(std::vector<uint32_t>{t.length})},
           Bytes(t.q.size() * 4, 0x5a),
           &t.p,
           {bits_of(t.scale), t.base}};
@@ -87,7 +88,8 @@ void walk(const KernelTable& table, const Problem& t, unsigned s, unsigned head,
     l = alpha * l + tree16(lane);
     for (unsigned c = 0; c < D; ++c) {
       o[c] = alpha * o[c];
-      for (unsigned j = 0; j < n; ++j) o[c] = level.fma(e[j], t.v[((j0 + j) * t.p.kv_heads + kv) * D + c], o[c]);
+      for (unsigned j = 0; j < n; ++j)
+        o[c] = level.fma(e[j], t.v[((j0 + j) * t.p.kv_heads + kv) * D + c], o[c]);
     }
     m = next;
   }
@@ -104,15 +106,17 @@ void check_problem(const Problem& t) {
         for (unsigned h = 0; h < t.p.heads; ++h)
           walk(*all[i], t, s, h, &expected[(size_t(s) * t.p.heads + h) * t.p.head_dim]);
       if (!same(results[i], bytes_of(expected), Kind::f32))
-        check::fail(__FILE__, __LINE__, std::string(all[i]->isa) + (half ? " f16" : " f32") +
-                                            ": other bits than the walk, S " + std::to_string(t.p.S) + " length " +
-                                            std::to_string(t.length) + " head_dim " + std::to_string(t.p.head_dim));
+        check::fail(__FILE__, __LINE__,
+                    std::string(all[i]->isa) + (half ? " f16" : " f32") +
+                        ": other bits than the walk, S " + std::to_string(t.p.S) + " length " +
+                        std::to_string(t.length) + " head_dim " + std::to_string(t.p.head_dim));
     }
   }
 }
 
 TEST(test_decode_has_the_bits_of_its_order) {
-  for (unsigned head_dim : {8u, 16u, 24u, 64u, 96u, 128u, 256u}) check_problem(make(1, 6, 2, head_dim, 300, 300, 0, false));
+  for (unsigned head_dim : {8u, 16u, 24u, 64u, 96u, 128u, 256u})
+    check_problem(make(1, 6, 2, head_dim, 300, 300, 0, false));
   for (uint32_t length : {0u, 1u, 15u, 16u, 17u, 127u, 128u, 129u, 256u, 299u, 301u, 0xffffffffu})
     check_problem(make(1, 9, 3, 64, 300, length, 0, false));
   check_problem(make(1, 4, 4, 32, 140, 140, 0, false));
@@ -121,9 +125,10 @@ TEST(test_decode_has_the_bits_of_its_order) {
 
 TEST(test_prefill_has_the_bits_of_its_order) {
   check_problem(make(7, 6, 2, 64, 300, 7, 0, true));
-  check_problem(make(40, 9, 3, 64, 300, 300, 250, true));     // starts in one block and ends in the next
-  check_problem(make(130, 2, 2, 16, 200, 130, 0, true));      // longer than a block, many members
-  check_problem(make(5, 4, 2, 24, 64, 9, 3, true));           // positions past the length
+  check_problem(
+      make(40, 9, 3, 64, 300, 300, 250, true));  // starts in one block and ends in the next
+  check_problem(make(130, 2, 2, 16, 200, 130, 0, true));  // longer than a block, many members
+  check_problem(make(5, 4, 2, 24, 64, 9, 3, true));       // positions past the length
   check_problem(make(5, 4, 2, 8, 64, 0, 3, true));
   check_problem(make(3, 2, 1, 72, 64, 64, 0xfffffffeu, true));  // base + s may not wrap
 }
@@ -158,7 +163,8 @@ TEST(test_unseen_positions_never_reach_a_row) {
   for (bool half : {false, true})
     for (unsigned s : {0u, 7u, 19u}) {
       Problem dirty = clean;
-      for (size_t i = size_t(clean.positions(s)) * kv_heads * D; i < dirty.k.size(); ++i) dirty.k[i] = dirty.v[i] = kNan;
+      for (size_t i = size_t(clean.positions(s)) * kv_heads * D; i < dirty.k.size(); ++i)
+        dirty.k[i] = dirty.v[i] = kNan;
       for (const KernelTable* table : tables()) {
         const auto a = run_case(*table, kernel_case(clean, half), 1, 1, 0);
         const auto b = run_case(*table, kernel_case(dirty, half), 1, 1, 0);
@@ -169,8 +175,9 @@ TEST(test_unseen_positions_never_reach_a_row) {
     }
 }
 
-// Every score is within gamma(D + 1) of its sum of magnitudes and exp within 4 ulp, so weights differ by a factor e^(2 d)
-// at most, d the largest score error plus 5 u; the sums over n positions add gamma(n + 3) of their magnitudes each.
+// Every score is within gamma(D + 1) of its sum of magnitudes and exp within 4 ulp, so weights
+// differ by a factor e^(2 d) at most, d the largest score error plus 5 u; the sums over n positions
+// add gamma(n + 3) of their magnitudes each.
 TEST(test_attention_is_within_its_bound_of_float64) {
   const Problem t = make(3, 4, 2, 64, 300, 290, 200, true);
   const double u = 0x1p-24;
@@ -201,8 +208,10 @@ TEST(test_attention_is_within_its_bound_of_float64) {
             o += e[j] * t.v[(j * 2 + kv) * D + c];
             size += e[j] * std::fabs(double(t.v[(j * 2 + kv) * D + c]));
           }
-          // |score| up to about 60 here: the subtraction of the maximum rounds once more, at most 64 u.
-          const double room = size / l * (std::expm1(2 * (worst + 64 * u)) + 4 * 8 * u + 2.0 * double(n + 6) * u);
+          // |score| up to about 60 here: the subtraction of the maximum rounds once more, at most
+          // 64 u.
+          const double room =
+              size / l * (std::expm1(2 * (worst + 64 * u)) + 4 * 8 * u + 2.0 * double(n + 6) * u);
           CHECK(std::fabs(got[(s * 4 + h) * D + c] - o / l) <= room);
         }
       }

@@ -1,5 +1,6 @@
-// The CPU kernels that move values, work element by element or along rows: against plain loops bit for bit where the order
-// is registered, in every table, for odd sizes, addresses and numbers of chunks.
+// The CPU kernels that move values, work element by element or along rows: against plain loops bit
+// for bit where the order is registered, in every table, for odd sizes, addresses and numbers of
+// chunks.
 #include <limits>
 
 #include "base/dtype.h"
@@ -26,11 +27,12 @@ const unsigned kSizes[] = {1, 7, 15, 16, 17, 31, 63, 64, 65, 127, 1000};
 
 // Ordinary values with special ones among them.
 std::vector<float> mixed(size_t n, uint64_t seed) {
-  static const float special[] = {0.0f, -0.0f, kInf, -kInf, kNan, 0x1p-149f, -0x1p-140f, 3.4e38f,
-                                  -3.4e38f, 88.0f, -88.0f, 0x1p-24f, 65519.0f, 65520.0f};
+  static const float special[] = {0.0f,    -0.0f,    kInf,  -kInf,  kNan,     0x1p-149f, -0x1p-140f,
+                                  3.4e38f, -3.4e38f, 88.0f, -88.0f, 0x1p-24f, 65519.0f,  65520.0f};
   Random random(seed);
   std::vector<float> v(n);
-  for (float& x : v) x = random.next() % 8 == 0 ? special[random.next() % 14] : random.between(-9, 9);
+  for (float& x : v)
+    x = random.next() % 8 == 0 ? special[random.next() % 14] : random.between(-9, 9);
   return v;
 }
 std::vector<float> plain(size_t n, uint64_t seed) {
@@ -44,7 +46,9 @@ std::vector<uint16_t> halves(const std::vector<float>& v) {
   for (size_t i = 0; i < v.size(); ++i) h[i] = f16_from_f32(v[i]);
   return h;
 }
-Bytes filled(size_t n) { return Bytes(n, 0x5a); }
+Bytes filled(size_t n) {
+  return Bytes(n, 0x5a);
+}
 
 // ---------------------------------------------------------------- element by element
 
@@ -60,8 +64,14 @@ void check_two(const char* name, float (*f)(float, float)) {
                    return bytes_of(out);
                  });
       const auto xh = halves(x), yh = halves(y);
-      check_case({name + std::string("_f16"), {bytes_of(xh), bytes_of(yh)}, filled(2 * n), &p, {}, Kind::f16,
-                  false, 2},
+      check_case({name + std::string("_f16"),
+                  {bytes_of(xh), bytes_of(yh)},
+                  filled(2 * n),
+                  &p,
+                  {},
+                  Kind::f16,
+                  false,
+                  2},
                  [&](const Level&) {
                    std::vector<uint16_t> out(n);
                    for (unsigned i = 0; i < n; ++i)
@@ -99,32 +109,38 @@ TEST(test_scale_is_exact) {
       const auto xh = halves(x);
       const ElementwiseParams p = {n, block, 1, 0};
       const float factor = -1.7f;
-      check_case({"scale_f32", {bytes_of(x)}, filled(4 * n), &p, {bits_of(factor)}}, [&](const Level&) {
-        std::vector<float> out(n);
-        for (unsigned i = 0; i < n; ++i) out[i] = x[i % block] * factor;
-        return bytes_of(out);
-      });
-      check_case({"scale_f16", {bytes_of(xh)}, filled(2 * n), &p, {bits_of(factor)}, Kind::f16, false, 2},
+      check_case({"scale_f32", {bytes_of(x)}, filled(4 * n), &p, {bits_of(factor)}},
                  [&](const Level&) {
-                   std::vector<uint16_t> out(n);
-                   for (unsigned i = 0; i < n; ++i) out[i] = f16_from_f32(f32_from_f16(xh[i % block]) * factor);
+                   std::vector<float> out(n);
+                   for (unsigned i = 0; i < n; ++i) out[i] = x[i % block] * factor;
                    return bytes_of(out);
                  });
+      check_case(
+          {"scale_f16", {bytes_of(xh)}, filled(2 * n), &p, {bits_of(factor)}, Kind::f16, false, 2},
+          [&](const Level&) {
+            std::vector<uint16_t> out(n);
+            for (unsigned i = 0; i < n; ++i)
+              out[i] = f16_from_f32(f32_from_f16(xh[i % block]) * factor);
+            return bytes_of(out);
+          });
     }
 }
 
-// exp within 4 ulp enters 1 + exp (half an ulp more) and the quotient (half an ulp): 5 ulp, and one product more is 5.5.
+// exp within 4 ulp enters 1 + exp (half an ulp more) and the quotient (half an ulp): 5 ulp, and one
+// product more is 5.5.
 void check_activation(const std::string& name, double ulps, bool two) {
   for (unsigned n : kSizes) {
     std::vector<float> x(n), y = plain(n, 7);
-    for (unsigned i = 0; i < n; ++i) x[i] = n == 1 ? -0.5f : -20.0f + 40.0f * float(i) / float(n - 1);
+    for (unsigned i = 0; i < n; ++i)
+      x[i] = n == 1 ? -0.5f : -20.0f + 40.0f * float(i) / float(n - 1);
     const ElementwiseParams p = {n, n, two ? n : 1, 0};
     KernelCase c = {name + "_f32", {bytes_of(x)}, filled(4 * n), &p, {}};
     if (two) c.in.push_back(bytes_of(y));
     for (const Bytes& b : check_case(c)) {
       const auto out = values_of<float>(b);
       for (unsigned i = 0; i < n; ++i) {
-        const double exact = double(x[i]) / (1 + std::exp(-double(x[i]))) * (two ? double(y[i]) : 1);
+        const double exact =
+            double(x[i]) / (1 + std::exp(-double(x[i]))) * (two ? double(y[i]) : 1);
         CHECK(std::fabs(out[i] - exact) <= ulps * 0x1p-23 * std::fabs(exact));
       }
     }
@@ -142,8 +158,12 @@ void check_activation(const std::string& name, double ulps, bool two) {
       CHECK(same(bytes_of(halves(values_of<float>(wide[t]))), narrow[t], Kind::f16));
   }
 }
-TEST(test_silu_within_its_bound) { check_activation("silu", 5, false); }
-TEST(test_swiglu_within_its_bound) { check_activation("swiglu", 5.5, true); }
+TEST(test_silu_within_its_bound) {
+  check_activation("silu", 5, false);
+}
+TEST(test_swiglu_within_its_bound) {
+  check_activation("swiglu", 5.5, true);
+}
 TEST(test_silu_ends) {
   const std::vector<float> x = {-kInf, kInf, kNan, -1000.0f, 1000.0f, 0.0f, -0.0f};
   const ElementwiseParams p = {7, 7, 1, 0};
@@ -160,10 +180,13 @@ TEST(test_silu_ends) {
 TEST(test_cast_widens_every_16_bit_value) {
   std::vector<uint16_t> x(65536);
   std::vector<float> h(65536), b(65536);
-  for (unsigned i = 0; i < 65536; ++i) x[i] = uint16_t(i), h[i] = f32_from_f16(x[i]), b[i] = f32_from_bf16(x[i]);
+  for (unsigned i = 0; i < 65536; ++i)
+    x[i] = uint16_t(i), h[i] = f32_from_f16(x[i]), b[i] = f32_from_bf16(x[i]);
   const ElementwiseParams p = {65536, 65536, 1, 0};
-  check_case({"cast_f16_f32", {bytes_of(x)}, filled(4 * 65536), &p, {}}, [&](const Level&) { return bytes_of(h); });
-  check_case({"cast_bf16_f32", {bytes_of(x)}, filled(4 * 65536), &p, {}}, [&](const Level&) { return bytes_of(b); });
+  check_case({"cast_f16_f32", {bytes_of(x)}, filled(4 * 65536), &p, {}},
+             [&](const Level&) { return bytes_of(h); });
+  check_case({"cast_bf16_f32", {bytes_of(x)}, filled(4 * 65536), &p, {}},
+             [&](const Level&) { return bytes_of(b); });
 }
 
 TEST(test_cast_to_f16_rounds_to_nearest_even) {
@@ -173,14 +196,16 @@ TEST(test_cast_to_f16_rounds_to_nearest_even) {
     for (int i = 0; i < 64; ++i) x.push_back(float_of(e << 23 | (random.next() >> 9)));
   // Every halfway case between neighbours, and the values next to it.
   for (uint32_t i = 0; i < 0x7c00; ++i) {
-    const double low = f32_from_f16(uint16_t(i)), high = i == 0x7bff ? 65536.0 : double(f32_from_f16(uint16_t(i + 1)));
+    const double low = f32_from_f16(uint16_t(i)),
+                 high = i == 0x7bff ? 65536.0 : double(f32_from_f16(uint16_t(i + 1)));
     const float middle = float((low + high) / 2);
     for (float v : {middle, std::nextafter(middle, 0.0f), std::nextafter(middle, kInf)}) {
       x.push_back(v);
       x.push_back(-v);
     }
   }
-  for (float v : {kInf, -kInf, kNan, -kNan, 0.0f, -0.0f, 3.4e38f, float_of(0x7f800001u)}) x.push_back(v);
+  for (float v : {kInf, -kInf, kNan, -kNan, 0.0f, -0.0f, 3.4e38f, float_of(0x7f800001u)})
+    x.push_back(v);
   const auto expected = halves(x);
   const ElementwiseParams p = {unsigned(x.size()), unsigned(x.size()), 1, 0};
   check_case({"cast_f32_f16", {bytes_of(x)}, filled(2 * x.size()), &p, {}, Kind::bytes},
@@ -196,11 +221,13 @@ TEST(test_copy_copies_bytes) {
     Bytes x(n);
     for (unsigned i = 0; i < n; ++i) x[i] = uint8_t(i * 7 + 1);
     const CopyParams p = {n, 0};
-    check_case({"copy_bytes", {x}, filled(n), &p, {}, Kind::bytes, false, 1}, [&](const Level&) { return x; });
+    check_case({"copy_bytes", {x}, filled(n), &p, {}, Kind::bytes, false, 1},
+               [&](const Level&) { return x; });
   }
 }
 
-template <class T> void check_contiguous(const ContiguousParams& p, size_t source) {
+template <class T>
+void check_contiguous(const ContiguousParams& p, size_t source) {
   std::vector<T> x(source), out;
   for (size_t i = 0; i < source; ++i) x[i] = T(i * 2654435761u);
   for (unsigned i = 0; i < p.n; ++i) {
@@ -211,16 +238,22 @@ template <class T> void check_contiguous(const ContiguousParams& p, size_t sourc
     }
     out.push_back(x[from]);
   }
-  check_case({"contiguous_" + std::to_string(sizeof(T)), {bytes_of(x)}, filled(p.n * sizeof(T)), &p, {}, Kind::bytes,
-              false, sizeof(T)},
+  check_case({"contiguous_" + std::to_string(sizeof(T)),
+              {bytes_of(x)},
+              filled(p.n * sizeof(T)),
+              &p,
+              {},
+              Kind::bytes,
+              false,
+              sizeof(T)},
              [&](const Level&) { return bytes_of(out); });
 }
 TEST(test_contiguous_walks_strides) {
   const ContiguousParams cases[] = {
-      {35, 2, {5, 7, 1, 1, 1, 1, 1, 1}, {1, 5, 0, 0, 0, 0, 0, 0}},                   // transposed
-      {60, 3, {3, 4, 5, 1, 1, 1, 1, 1}, {0, 5, 1, 0, 0, 0, 0, 0}},                   // broadcast
-      {24, 4, {2, 1, 3, 4, 1, 1, 1, 1}, {64, 9, 16, 2, 0, 0, 0, 0}},                 // every second element
-      {256, 8, {2, 2, 2, 2, 2, 2, 2, 2}, {1, 2, 4, 8, 16, 32, 64, 128}},             // eight axes reversed
+      {35, 2, {5, 7, 1, 1, 1, 1, 1, 1}, {1, 5, 0, 0, 0, 0, 0, 0}},        // transposed
+      {60, 3, {3, 4, 5, 1, 1, 1, 1, 1}, {0, 5, 1, 0, 0, 0, 0, 0}},        // broadcast
+      {24, 4, {2, 1, 3, 4, 1, 1, 1, 1}, {64, 9, 16, 2, 0, 0, 0, 0}},      // every second element
+      {256, 8, {2, 2, 2, 2, 2, 2, 2, 2}, {1, 2, 4, 8, 16, 32, 64, 128}},  // eight axes reversed
       {1, 1, {1, 1, 1, 1, 1, 1, 1, 1}, {0, 0, 0, 0, 0, 0, 0, 0}},
       {40000, 2, {200, 200, 1, 1, 1, 1, 1, 1}, {1, 200, 0, 0, 0, 0, 0, 0}}};
   for (const ContiguousParams& p : cases) {
@@ -241,11 +274,19 @@ TEST(test_gather_rows_widens_and_zeroes_ids_out_of_range) {
     const auto expect = [&](auto value) {
       std::vector<float> out;
       for (uint32_t id : ids)
-        for (unsigned c = 0; c < width; ++c) out.push_back(id < rows ? value(id * width + c) : 0.0f);
+        for (unsigned c = 0; c < width; ++c)
+          out.push_back(id < rows ? value(id * width + c) : 0.0f);
       return bytes_of(out);
     };
     const auto check = [&](const char* name, const Bytes& table, size_t element, auto value) {
-      check_case({name, {table, bytes_of(ids)}, filled(4 * n * width), &p, {}, Kind::f32, false, element == 2 ? 4 : element},
+      check_case({name,
+                  {table, bytes_of(ids)},
+                  filled(4 * n * width),
+                  &p,
+                  {},
+                  Kind::f32,
+                  false,
+                  element == 2 ? 4 : element},
                  [&](const Level&) { return expect(value); });
     };
     check("gather_rows_f32", bytes_of(x), 4, [&](size_t i) { return x[i]; });
@@ -265,7 +306,11 @@ TEST(test_quant_gather_rows_scales_by_flat_blocks) {
     for (uint16_t& v : s) v = f16_from_f32(random.between(-1, 1));
     s[0] = 1;  // subnormal
     const GatherRowsParams p = {rows, width, n, 0};
-    check_case({"quant_gather_rows", {bytes_of(q), bytes_of(s), bytes_of(ids)}, filled(4 * n * width), &p, {}},
+    check_case({"quant_gather_rows",
+                {bytes_of(q), bytes_of(s), bytes_of(ids)},
+                filled(4 * n * width),
+                &p,
+                {}},
                [&](const Level&) {
                  std::vector<float> out;
                  for (uint32_t id : ids)
@@ -278,19 +323,27 @@ TEST(test_quant_gather_rows_scales_by_flat_blocks) {
   }
 }
 
-template <class T> void check_scatter(unsigned width) {
+template <class T>
+void check_scatter(unsigned width) {
   const unsigned capacity = 6;
   const std::vector<uint32_t> ids = {2, 5, 2, 6, 0xffffffffu, 0, 2};  // the last of equal ids wins
   std::vector<T> state(capacity * width), rows(ids.size() * width);
   for (size_t i = 0; i < state.size(); ++i) state[i] = T(i + 40000);
   for (size_t i = 0; i < rows.size(); ++i) rows[i] = T(i);
   const ScatterRowsParams p = {capacity, width, unsigned(ids.size()), 0};
-  KernelCase c = {"scatter_rows_" + std::to_string(sizeof(T)), {bytes_of(rows), bytes_of(ids)}, bytes_of(state), &p, {},
-                  Kind::bytes, true, 4};
+  KernelCase c = {"scatter_rows_" + std::to_string(sizeof(T)),
+                  {bytes_of(rows), bytes_of(ids)},
+                  bytes_of(state),
+                  &p,
+                  {},
+                  Kind::bytes,
+                  true,
+                  4};
   check_case(c, [&](const Level&) {
     auto out = state;
     for (size_t r = 0; r < ids.size(); ++r)
-      for (unsigned i = 0; i < width && ids[r] < capacity; ++i) out[ids[r] * width + i] = rows[r * width + i];
+      for (unsigned i = 0; i < width && ids[r] < capacity; ++i)
+        out[ids[r] * width + i] = rows[r * width + i];
     return bytes_of(out);
   });
 }
@@ -305,12 +358,14 @@ TEST(test_scatter_rows_last_of_equal_ids_wins) {
 // ---------------------------------------------------------------- rows
 
 // rms_norm written out: lane16, then each operation of the formula.
-std::vector<float> rms_norm(const Level& level, const std::vector<float>& x, const std::vector<float>& gain, float eps) {
+std::vector<float> rms_norm(const Level& level, const std::vector<float>& x,
+                            const std::vector<float>& gain, float eps) {
   const size_t width = gain.size();
   std::vector<float> out(x.size());
   for (size_t row = 0; row < x.size(); row += width) {
     float lane[16] = {};
-    for (size_t i = 0; i < width; ++i) lane[i % 16] = level.fma(x[row + i], x[row + i], lane[i % 16]);
+    for (size_t i = 0; i < width; ++i)
+      lane[i % 16] = level.fma(x[row + i], x[row + i], lane[i % 16]);
     const float scale = 1.0f / std::sqrt(tree16(lane) / float(width) + eps);
     for (size_t i = 0; i < width; ++i) out[row + i] = x[row + i] * scale * gain[i];
   }
@@ -326,7 +381,14 @@ TEST(test_rms_norm_has_the_bits_of_its_order) {
     check_case({"rms_norm_f32", {bytes_of(x), bytes_of(gain)}, filled(4 * rows * width), &p, {}},
                [&](const Level& level) { return bytes_of(rms_norm(level, x, gain, p.eps)); });
     const auto xh = halves(x);
-    check_case({"rms_norm_f16", {bytes_of(xh), bytes_of(gain)}, filled(2 * rows * width), &p, {}, Kind::f16, false, 4},
+    check_case({"rms_norm_f16",
+                {bytes_of(xh), bytes_of(gain)},
+                filled(2 * rows * width),
+                &p,
+                {},
+                Kind::f16,
+                false,
+                4},
                [&](const Level& level) {
                  std::vector<float> w(xh.size());
                  for (size_t i = 0; i < w.size(); ++i) w[i] = f32_from_f16(xh[i]);
@@ -335,7 +397,8 @@ TEST(test_rms_norm_has_the_bits_of_its_order) {
   }
 }
 
-// The exponentials come from the table itself, so that maximum, order of the sum and quotient are compared bit for bit.
+// The exponentials come from the table itself, so that maximum, order of the sum and quotient are
+// compared bit for bit.
 Bytes softmax(const KernelTable& table, const std::vector<float>& x, unsigned width) {
   std::vector<float> out(x.size());
   for (size_t row = 0; row < x.size(); row += width) {
@@ -364,7 +427,8 @@ TEST(test_softmax_has_the_bits_of_its_order) {
         x[3 * width] = -kInf;
       }
       const RowsParams p = {rows, width, 0, 0, 0, 0};
-      const auto results = check_case({"softmax_f32", {bytes_of(x)}, filled(4 * rows * width), &p, {}});
+      const auto results =
+          check_case({"softmax_f32", {bytes_of(x)}, filled(4 * rows * width), &p, {}});
       const auto all = tables();
       for (size_t t = 0; t < all.size(); ++t) {
         CHECK(same(results[t], softmax(*all[t], x, width), Kind::f32));
@@ -401,16 +465,22 @@ TEST(test_rope_rotates_pairs_and_copies_the_rest) {
           std::vector<uint32_t> at(rows / per);
           for (size_t i = 0; i < at.size(); ++i) at[i] = uint32_t(i * 1313 + (i == 1 ? 900000 : 0));
           std::vector<float> f(rotary / 2);
-          for (unsigned k = 0; k < f.size(); ++k) f[k] = float(std::exp(-2.0 * k / rotary * std::log(10000.0)));
+          for (unsigned k = 0; k < f.size(); ++k)
+            f[k] = float(std::exp(-2.0 * k / rotary * std::log(10000.0)));
           const RopeParams p = {rows, width, rotary, per, halves_, 0};
-          const auto results = check_case({"rope_f32", {bytes_of(x), bytes_of(at), bytes_of(f)},
-                                           filled(4 * rows * width), &p, {}});
+          const auto results = check_case({"rope_f32",
+                                           {bytes_of(x), bytes_of(at), bytes_of(f)},
+                                           filled(4 * rows * width),
+                                           &p,
+                                           {}});
           for (const Bytes& b : results) {
             const auto y = values_of<float>(b);
             for (unsigned r = 0; r < rows; ++r) {
-              for (unsigned c = rotary; c < width; ++c) CHECK_EQ(bits_of(y[r * width + c]), bits_of(x[r * width + c]));
+              for (unsigned c = rotary; c < width; ++c)
+                CHECK_EQ(bits_of(y[r * width + c]), bits_of(x[r * width + c]));
               for (unsigned k = 0; k < rotary / 2; ++k) {
-                const unsigned i = r * width + (halves_ ? k : 2 * k), j = i + (halves_ ? rotary / 2 : 1);
+                const unsigned i = r * width + (halves_ ? k : 2 * k),
+                               j = i + (halves_ ? rotary / 2 : 1);
                 const double theta = double(float(at[r / per]) * f[k]), u = x[i], v = x[j];
                 // 2^-20 of each function, and three roundings of the magnitudes.
                 const double room = (std::fabs(u) + std::fabs(v)) * (0x1p-20 + 3 * 0x1p-24);

@@ -1,5 +1,5 @@
-// argmax, the masks, sample_categorical and the penalties: exact operators, compared bit for bit with references that sort
-// or scan.
+// argmax, the masks, sample_categorical and the penalties: exact operators, compared bit for bit
+// with references that sort or scan.
 #include <limits>
 #include <numeric>
 
@@ -17,7 +17,8 @@ const unsigned kSizes[] = {1, 7, 15, 16, 17, 31, 63, 64, 65, 127, 128, 129, 1000
 
 enum class Data { distinct, ties, special, equal, peaked };
 std::vector<float> make(unsigned n, Data data, uint64_t seed) {
-  static const float special[] = {0.0f, -0.0f, kInf, -kInf, kNan, 0x1p-149f, -0x1p-149f, -3.4e38f, -3.402e38f, 1.0f};
+  static const float special[] = {0.0f,      -0.0f,      kInf,     -kInf,      kNan,
+                                  0x1p-149f, -0x1p-149f, -3.4e38f, -3.402e38f, 1.0f};
   Random random(seed);
   std::vector<float> v(n);
   for (float& x : v) {
@@ -50,17 +51,18 @@ TEST(test_argmax_lowest_index_of_the_greatest) {
         if (rows == 3)
           for (unsigned i = 0; i < width; ++i) x[i] = i % 2 ? kNan : -3.4e38f;  // nothing wins
         const RowsParams p = {rows, width, 0, 0, 0, 0};
-        check_case({"argmax_f32", {bytes_of(x)}, Bytes(4 * rows, 0x5a), &p, {}, Kind::bytes}, [&](const Level&) {
-          std::vector<uint32_t> out;
-          for (unsigned r = 0; r < rows; ++r) {
-            float best = -3.4e38f;
-            uint32_t at = 0;
-            for (unsigned i = 0; i < width; ++i)
-              if (x[r * width + i] > best) best = x[r * width + i], at = i;
-            out.push_back(at);
-          }
-          return bytes_of(out);
-        });
+        check_case({"argmax_f32", {bytes_of(x)}, Bytes(4 * rows, 0x5a), &p, {}, Kind::bytes},
+                   [&](const Level&) {
+                     std::vector<uint32_t> out;
+                     for (unsigned r = 0; r < rows; ++r) {
+                       float best = -3.4e38f;
+                       uint32_t at = 0;
+                       for (unsigned i = 0; i < width; ++i)
+                         if (x[r * width + i] > best) best = x[r * width + i], at = i;
+                       out.push_back(at);
+                     }
+                     return bytes_of(out);
+                   });
       }
 }
 
@@ -72,14 +74,16 @@ TEST(test_top_k_mask_keeps_exactly_k) {
         const unsigned rows = 2;
         const auto x = make(rows * width, data, width + k);
         const RowsParams p = {rows, width, 0, 0, k, k > 128};
-        check_case({"top_k_mask_f32", {bytes_of(x)}, Bytes(4 * rows * width, 0x5a), &p, {}}, [&](const Level&) {
-          std::vector<float> out(x.size(), 0.0f);
-          for (unsigned r = 0; r < rows; ++r) {
-            const auto order = order_of(&x[r * width], width);
-            for (unsigned i = 0; i < k; ++i) out[r * width + order[i]] = x[r * width + order[i]];
-          }
-          return bytes_of(out);
-        });
+        check_case({"top_k_mask_f32", {bytes_of(x)}, Bytes(4 * rows * width, 0x5a), &p, {}},
+                   [&](const Level&) {
+                     std::vector<float> out(x.size(), 0.0f);
+                     for (unsigned r = 0; r < rows; ++r) {
+                       const auto order = order_of(&x[r * width], width);
+                       for (unsigned i = 0; i < k; ++i)
+                         out[r * width + order[i]] = x[r * width + order[i]];
+                     }
+                     return bytes_of(out);
+                   });
       }
 }
 
@@ -101,20 +105,22 @@ TEST(test_top_p_mask_keeps_the_nucleus_and_its_crossing_entry) {
             if (data != Data::special) v = std::fabs(v);
           for (unsigned i = 0; i < width; ++i) x[i] = 0.0f;  // nothing to take
           const RowsParams p = {rows, width, 0, top, 0, exact};
-          check_case({"top_p_mask_f32", {bytes_of(x)}, Bytes(4 * rows * width, 0x5a), &p, {}}, [&](const Level&) {
-            std::vector<float> out(x.size(), 0.0f);
-            for (unsigned r = 0; r < rows; ++r) {
-              const float* row = &x[r * width];
-              const auto order = order_of(row, width);
-              const float target = top * lane_sum(row, width);
-              float kept = 0;
-              for (unsigned i = 0; i < width && (exact || i < 128) && kept < target; ++i) {
-                kept = kept + row[order[i]];
-                out[r * width + order[i]] = row[order[i]];
-              }
-            }
-            return bytes_of(out);
-          });
+          check_case({"top_p_mask_f32", {bytes_of(x)}, Bytes(4 * rows * width, 0x5a), &p, {}},
+                     [&](const Level&) {
+                       std::vector<float> out(x.size(), 0.0f);
+                       for (unsigned r = 0; r < rows; ++r) {
+                         const float* row = &x[r * width];
+                         const auto order = order_of(row, width);
+                         const float target = top * lane_sum(row, width);
+                         float kept = 0;
+                         for (unsigned i = 0; i < width && (exact || i < 128) && kept < target;
+                              ++i) {
+                           kept = kept + row[order[i]];
+                           out[r * width + order[i]] = row[order[i]];
+                         }
+                       }
+                       return bytes_of(out);
+                     });
         }
 }
 
@@ -138,17 +144,24 @@ uint32_t sample(const float* w, unsigned n, float draw) {
 TEST(test_sample_categorical_scans_in_blocks_of_256) {
   for (unsigned width : {1u, 7u, 255u, 256u, 257u, 1000u, 1024u, 5000u, 70001u})
     for (Data data : kAll) {
-      const std::vector<float> draws = {0.0f, 0.25f, 0.5f, 0.99999994f, 1.0f, kNan, -3.0f, 2.0f, 0.7f};
+      const std::vector<float> draws = {0.0f, 0.25f, 0.5f, 0.99999994f, 1.0f,
+                                        kNan, -3.0f, 2.0f, 0.7f};
       const unsigned rows = unsigned(draws.size());
       auto w = make(rows * width, data, width);
       for (float& v : w)
         if (data == Data::ties) v = std::max(v, 0.0f);
       for (unsigned i = 0; i < width; ++i) w[8 * width + i] = 0.0f;
       const RowsParams p = {rows, width, 0, 0, 0, 0};
-      check_case({"sample_categorical_f32", {bytes_of(w), bytes_of(draws)}, Bytes(4 * rows, 0x5a), &p, {}, Kind::bytes},
+      check_case({"sample_categorical_f32",
+                  {bytes_of(w), bytes_of(draws)},
+                  Bytes(4 * rows, 0x5a),
+                  &p,
+                  {},
+                  Kind::bytes},
                  [&](const Level&) {
                    std::vector<uint32_t> out;
-                   for (unsigned r = 0; r < rows; ++r) out.push_back(sample(&w[r * width], width, draws[r]));
+                   for (unsigned r = 0; r < rows; ++r)
+                     out.push_back(sample(&w[r * width], width, draws[r]));
                    return bytes_of(out);
                  });
     }
@@ -158,7 +171,8 @@ TEST(test_sample_categorical_scans_in_blocks_of_256) {
 TEST(test_sample_categorical_vector) {
   const auto draw = [](uint64_t seed, uint64_t step) {
     uint64_t z = seed + step * 0x9E3779B97F4A7C15ull;
-    z ^= z >> 30, z *= 0xBF58476D1CE4E5B9ull, z ^= z >> 27, z *= 0x94D049BB133111EBull, z ^= z >> 31;
+    z ^= z >> 30, z *= 0xBF58476D1CE4E5B9ull, z ^= z >> 27, z *= 0x94D049BB133111EBull,
+        z ^= z >> 31;
     return float(z >> 40) * 0x1p-24f;
   };
   std::vector<float> w(3000);
@@ -166,8 +180,15 @@ TEST(test_sample_categorical_vector) {
   const std::vector<float> draws = {0.25f, draw(42, 3596), 0.99999994f};
   CHECK_EQ(draws[1] * 0x1p24f, 13377292.0f);
   const RowsParams p = {3, 1000, 0, 0, 0, 0};
-  check_case({"sample_categorical_f32", {bytes_of(w), bytes_of(draws)}, Bytes(12, 0x5a), &p, {}, Kind::bytes},
-             [](const Level&) { return bytes_of(std::vector<uint32_t>{240, 785, 999}); });
+  check_case({"sample_categorical_f32",
+              {bytes_of(w), bytes_of(draws)},
+              Bytes(12, 0x5a),
+              &p,
+              {},
+              Kind::bytes},
+             [](const Level&) {
+               return bytes_of(std::vector<uint32_t>{240, 785, 999});
+             });
 }
 
 TEST(test_penalties_clear_count_apply) {
@@ -179,8 +200,10 @@ TEST(test_penalties_clear_count_apply) {
   ids[3] = vocab;
   ids[4] = 0xffffffffu;
   ids[5] = vocab - 1;
-  check_case({"penalty_clear", {}, bytes_of(counts), &p, {}, Kind::bytes}, [&](const Level&) { return bytes_of(zero); });
-  for (uint32_t n : {0u, 17u, 40u, 41u, 0xffffffffu}) {  // more than the history holds is the history
+  check_case({"penalty_clear", {}, bytes_of(counts), &p, {}, Kind::bytes},
+             [&](const Level&) { return bytes_of(zero); });
+  for (uint32_t n :
+       {0u, 17u, 40u, 41u, 0xffffffffu}) {  // more than the history holds is the history
     std::vector<uint32_t> counted = zero;
     for (uint32_t i = 0; i < std::min(n, history); ++i)
       if (ids[i] < vocab) ++counted[ids[i]];
@@ -193,7 +216,10 @@ TEST(test_penalties_clear_count_apply) {
     for (float rep : {0.0f, 1.0f, 1.3f})
       for (float pres : {0.0f, 0.7f}) {
         const float freq = 0.11f;
-        check_case({"penalty_apply", {bytes_of(logits), bytes_of(counted)}, Bytes(4 * vocab, 0x5a), &p,
+        check_case({"penalty_apply",
+                    {bytes_of(logits), bytes_of(counted)},
+                    Bytes(4 * vocab, 0x5a),
+                    &p,
                     {bits_of(rep), bits_of(pres), bits_of(freq)}},
                    [&](const Level&) {
                      std::vector<float> out(logits);

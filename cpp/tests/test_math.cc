@@ -1,5 +1,5 @@
-// The functions of shaders/shared/math against float64, within the ceilings of CONTRACT 23.2: in every kernel table, and
-// as the scalar text that GPUs compile.
+// The functions of shaders/shared/math against float64, within the ceilings of CONTRACT 23.2: in
+// every kernel table, and as the scalar text that GPUs compile.
 #include <bit>
 #include <cstdlib>
 #include <limits>
@@ -13,9 +13,11 @@ namespace scalar {
 #include "shared/math/scalar.h"
 
 #include "shared/math/exp.h"
-#include "shared/math/log.h"
+
 #include "shared/math/tanh.h"
+
 #include "shared/math/erf.h"
+#include "shared/math/log.h"
 #include "shared/math/sincos.h"
 }  // namespace scalar
 
@@ -66,11 +68,13 @@ std::vector<float> points(const Function& f) {
     }
   // Near multiples of pi/2 the rest of the reduction is smallest.
   if (f.hi >= 1e6)
-    for (int i = 0; i < 20000; ++i) x.push_back(float((random.next() % 667544) * 1.5707963267948966));
+    for (int i = 0; i < 20000; ++i)
+      x.push_back(float((random.next() % 667544) * 1.5707963267948966));
   return x;
 }
 
-std::vector<float> evaluate(const KernelTable& table, const char* name, const std::vector<float>& x) {
+std::vector<float> evaluate(const KernelTable& table, const char* name,
+                            const std::vector<float>& x) {
   std::vector<float> y(x.size());
   const ElementwiseParams p = {unsigned(x.size()), unsigned(x.size()), 1, 0};
   run(find(table, name), {const_cast<float*>(x.data()), y.data()}, &p, {}, 1);
@@ -100,7 +104,8 @@ TEST(test_math_scalar_text_equals_the_vector_text) {
     if (std::string(table->level) != "fma") continue;
     for (const Function& f : kFunctions) {
       std::vector<float> x = points(f);
-      for (float v : {0.0f, -0.0f, kInf, -kInf, kNan, 3e38f, -3e38f, 0x1p22f, 1e30f}) x.push_back(v);
+      for (float v : {0.0f, -0.0f, kInf, -kInf, kNan, 3e38f, -3e38f, 0x1p22f, 1e30f})
+        x.push_back(v);
       const std::vector<float> y = evaluate(*table, f.kernel, x);
       size_t different = 0;
       for (size_t i = 0; i < x.size(); ++i) {
@@ -118,27 +123,53 @@ TEST(test_math_special_values) {
     float x, y;
   };
   const Special cases[] = {
-      {"exp_f32", 0.0f, 1.0f}, {"exp_f32", -0.0f, 1.0f}, {"exp_f32", kInf, kInf}, {"exp_f32", -kInf, 0.0f},
-      {"exp_f32", 89.0f, kInf}, {"exp_f32", -104.0f, 0.0f}, {"exp_f32", -3.4e38f, 0.0f},
-      {"exp_f32", -103.0f, 0x1p-149f}, {"exp_f32", kNan, kNan},
-      {"log_f32", 0.0f, -kInf}, {"log_f32", -0.0f, -kInf}, {"log_f32", kInf, kInf}, {"log_f32", -1.0f, kNan},
-      {"log_f32", -kInf, kNan}, {"log_f32", 1.0f, 0.0f}, {"log_f32", kNan, kNan},
-      {"log1p_f32", -1.0f, -kInf}, {"log1p_f32", -2.0f, kNan}, {"log1p_f32", kInf, kInf},
-      {"log1p_f32", 0.0f, 0.0f}, {"log1p_f32", -0.0f, -0.0f}, {"log1p_f32", 0x1p-149f, 0x1p-149f},
+      {"exp_f32", 0.0f, 1.0f},
+      {"exp_f32", -0.0f, 1.0f},
+      {"exp_f32", kInf, kInf},
+      {"exp_f32", -kInf, 0.0f},
+      {"exp_f32", 89.0f, kInf},
+      {"exp_f32", -104.0f, 0.0f},
+      {"exp_f32", -3.4e38f, 0.0f},
+      {"exp_f32", -103.0f, 0x1p-149f},
+      {"exp_f32", kNan, kNan},
+      {"log_f32", 0.0f, -kInf},
+      {"log_f32", -0.0f, -kInf},
+      {"log_f32", kInf, kInf},
+      {"log_f32", -1.0f, kNan},
+      {"log_f32", -kInf, kNan},
+      {"log_f32", 1.0f, 0.0f},
+      {"log_f32", kNan, kNan},
+      {"log1p_f32", -1.0f, -kInf},
+      {"log1p_f32", -2.0f, kNan},
+      {"log1p_f32", kInf, kInf},
+      {"log1p_f32", 0.0f, 0.0f},
+      {"log1p_f32", -0.0f, -0.0f},
+      {"log1p_f32", 0x1p-149f, 0x1p-149f},
       {"log1p_f32", kNan, kNan},
-      {"tanh_f32", kInf, 1.0f}, {"tanh_f32", -kInf, -1.0f}, {"tanh_f32", -0.0f, -0.0f},
-      {"tanh_f32", 0x1p-149f, 0x1p-149f}, {"tanh_f32", kNan, kNan},
-      {"erf_f32", kInf, 1.0f}, {"erf_f32", -kInf, -1.0f}, {"erf_f32", -0.0f, -0.0f}, {"erf_f32", kNan, kNan},
-      {"sin_f32", 0.0f, 0.0f}, {"sin_f32", kInf, kNan}, {"sin_f32", kNan, kNan},
-      {"cos_f32", 0.0f, 1.0f}, {"cos_f32", -kInf, kNan}, {"cos_f32", kNan, kNan},
+      {"tanh_f32", kInf, 1.0f},
+      {"tanh_f32", -kInf, -1.0f},
+      {"tanh_f32", -0.0f, -0.0f},
+      {"tanh_f32", 0x1p-149f, 0x1p-149f},
+      {"tanh_f32", kNan, kNan},
+      {"erf_f32", kInf, 1.0f},
+      {"erf_f32", -kInf, -1.0f},
+      {"erf_f32", -0.0f, -0.0f},
+      {"erf_f32", kNan, kNan},
+      {"sin_f32", 0.0f, 0.0f},
+      {"sin_f32", kInf, kNan},
+      {"sin_f32", kNan, kNan},
+      {"cos_f32", 0.0f, 1.0f},
+      {"cos_f32", -kInf, kNan},
+      {"cos_f32", kNan, kNan},
   };
   for (const KernelTable* table : tables())
     for (const Special& c : cases) {
       const float y = evaluate(*table, c.kernel, {c.x})[0];
       const bool same = std::isnan(c.y) ? std::isnan(y) : bits_of(y) == bits_of(c.y);
       if (!same)
-        check::fail(__FILE__, __LINE__, std::string(table->isa) + " " + c.kernel + " of " + check::show(c.x) +
-                                            " is " + check::show(y) + " and must be " + check::show(c.y));
+        check::fail(__FILE__, __LINE__,
+                    std::string(table->isa) + " " + c.kernel + " of " + check::show(c.x) + " is " +
+                        check::show(y) + " and must be " + check::show(c.y));
     }
 }
 

@@ -1,4 +1,5 @@
-// The oracle against numbers worked by hand and the contract's vectors; the slow order walks against its budgets.
+// The oracle against numbers worked by hand and the contract's vectors; the slow order walks
+// against its budgets.
 #include "check.h"
 
 #include <cmath>
@@ -62,10 +63,30 @@ struct Scene {
   int outputs = 0;
 };
 
-Attr real(double v) { Attr a; a.set = true; a.f = float(v); return a; }
-Attr integer(int64_t v) { Attr a; a.set = true; a.i = v; return a; }
-Attr text(const std::string& v) { Attr a; a.set = true; a.s = v; return a; }
-Attr dtype(DType v) { Attr a; a.set = true; a.dtype = v; return a; }
+Attr real(double v) {
+  Attr a;
+  a.set = true;
+  a.f = float(v);
+  return a;
+}
+Attr integer(int64_t v) {
+  Attr a;
+  a.set = true;
+  a.i = v;
+  return a;
+}
+Attr text(const std::string& v) {
+  Attr a;
+  a.set = true;
+  a.s = v;
+  return a;
+}
+Attr dtype(DType v) {
+  Attr a;
+  a.set = true;
+  a.dtype = v;
+  return a;
+}
 
 Floats random(size_t n, unsigned seed) {
   std::mt19937 engine(seed);
@@ -75,7 +96,9 @@ Floats random(size_t n, unsigned seed) {
   return v;
 }
 
-bool near(double a, double b, double tolerance = 1e-12) { return std::abs(a - b) <= tolerance; }
+bool near(double a, double b, double tolerance = 1e-12) {
+  return std::abs(a - b) <= tolerance;
+}
 
 }  // namespace
 
@@ -90,7 +113,8 @@ TEST(views_are_walked_by_index) {
 
 TEST(add_broadcasts_and_rounds_once) {
   Scene s;
-  const Tensor y = s.call(Op::add, {s.f32("x", {2, 2}, {1, 2, 3, 16777216}), s.f32("y", {2}, {10, 1})});
+  const Tensor y =
+      s.call(Op::add, {s.f32("x", {2, 2}, {1, 2, 3, 16777216}), s.f32("y", {2}, {10, 1})});
   CHECK(s.value(y).v == std::vector<double>({11, 3, 13, 16777216}));
 }
 
@@ -111,20 +135,23 @@ TEST(silu_ends_at_minus_zero) {
 
 TEST(cast_rounds_to_nearest_even) {
   Scene s;
-  const auto v = s.value(s.call(Op::cast, {s.f32("x", {3}, {2049, 2051, 65520})}, {{"to", dtype(DType::F16)}}));
+  const auto v = s.value(
+      s.call(Op::cast, {s.f32("x", {3}, {2049, 2051, 65520})}, {{"to", dtype(DType::F16)}}));
   CHECK(v.v == std::vector<double>({2048, 2052, HUGE_VAL}));
 }
 
 TEST(gather_gives_zero_rows_out_of_range) {
   Scene s;
-  const Tensor y = s.call(Op::gather_rows, {s.f32("t", {2, 2}, {1, 2, 3, 4}), s.u32("i", {3}, {1, 2, 0xffffffff})});
+  const Tensor y = s.call(Op::gather_rows,
+                          {s.f32("t", {2, 2}, {1, 2, 3, 4}), s.u32("i", {3}, {1, 2, 0xffffffff})});
   CHECK(s.value(y).v == std::vector<double>({3, 4, 0, 0, 0, 0}));
 }
 
 TEST(scatter_last_of_duplicates_wins) {
   Scene s;
   const State st = s.state("st", {3, 1}, {7, 8, 9});
-  const Tensor rows = s.f32("r", {4, 1}, {1, 2, 3, 4}), ids = s.u32("i", {4}, {1, 1, 3, 0xffffffff});
+  const Tensor rows = s.f32("r", {4, 1}, {1, 2, 3, 4}),
+               ids = s.u32("i", {4}, {1, 1, 3, 0xffffffff});
   Builder::record(Op::scatter_rows, {st, rows, ids}, {}, std::source_location::current());
   const auto result = oracle::evaluate(s.b.finish(), s.inputs);
   CHECK(result.at("st").v == std::vector<double>({7, 2, 9}));
@@ -132,7 +159,8 @@ TEST(scatter_last_of_duplicates_wins) {
 
 TEST(rms_norm_by_hand) {
   Scene s;
-  const Tensor y = s.call(Op::rms_norm, {s.f32("x", {1, 2}, {3, 4}), s.f32("g", {2}, {1, 2})}, {{"eps", real(0.5)}});
+  const Tensor y = s.call(Op::rms_norm, {s.f32("x", {1, 2}, {3, 4}), s.f32("g", {2}, {1, 2})},
+                          {{"eps", real(0.5)}});
   const auto v = s.value(y);
   CHECK(near(v.v[0], 3 / std::sqrt(13.0)));
   CHECK(near(v.v[1], 8 / std::sqrt(13.0)));
@@ -141,7 +169,8 @@ TEST(rms_norm_by_hand) {
 TEST(softmax_special_rows_are_nan) {
   Scene s;
   const float inf = INFINITY;
-  const auto v = s.value(s.call(Op::softmax, {s.f32("x", {4, 2}, {0, 0, -inf, -inf, inf, 1, NAN, 1})}));
+  const auto v =
+      s.value(s.call(Op::softmax, {s.f32("x", {4, 2}, {0, 0, -inf, -inf, inf, 1, NAN, 1})}));
   CHECK_EQ(v.v[0], 0.5);
   for (size_t i = 2; i < 8; ++i) CHECK(std::isnan(v.v[i]));
 }
@@ -157,14 +186,16 @@ TEST(rope_turns_a_quarter) {
   Scene h;
   const std::vector<Operand> again = {h.f32("x", {1, 4}, {1, 2, 3, 4}), h.u32("p", {1}, {1}),
                                       h.f32("f", {2}, {quarter, 0})};
-  const auto halves = h.value(h.call(Op::rope, again, {{"rotary_dim", integer(4)}, {"pairing", text("halves")}}));
+  const auto halves =
+      h.value(h.call(Op::rope, again, {{"rotary_dim", integer(4)}, {"pairing", text("halves")}}));
   CHECK(near(halves.v[0], -3, 1e-6) && near(halves.v[2], 1, 1e-6) && near(halves.v[1], 2));
 }
 
 TEST(products_read_both_weight_orders) {
   for (const bool nk : {false, true}) {
     Scene s;
-    const Tensor w = nk ? s.f32("w", {3, 2}, {1, 4, 2, 5, 3, 6}) : s.f32("w", {2, 3}, {1, 2, 3, 4, 5, 6});
+    const Tensor w =
+        nk ? s.f32("w", {3, 2}, {1, 4, 2, 5, 3, 6}) : s.f32("w", {2, 3}, {1, 2, 3, 4, 5, 6});
     const Tensor x = s.f32("x", {1, 2}, {10, 1}), bias = s.f32("bias", {3}, {0.5f, 0, 0});
     const auto v = s.value(s.call(Op::linear, {x, w, bias}, {{"w_order", text(nk ? "nk" : "kn")}}));
     CHECK(v.v == std::vector<double>({14.5, 25, 36}));
@@ -193,7 +224,8 @@ TEST(attention_sees_what_the_contract_says) {
   Scene s;
   s.scalar("scale", accel::f32(1));
   s.scalar("base", accel::u32(1));
-  // Keys are zero, so every visible value has the same weight; row s stands at 1 + s, the length is 3 of 4.
+  // Keys are zero, so every visible value has the same weight; row s stands at 1 + s, the length is
+  // 3 of 4.
   Floats values(32, NAN);
   for (size_t j = 0; j < 3; ++j) std::fill_n(values.begin() + long(8 * j), 8, float(1 << j));
   Floats keys(32, 0);
@@ -242,7 +274,8 @@ TEST(lane16_is_sixteen_chains_and_a_tree) {
 
 TEST(levels_round_products_once_or_twice) {
   const float a = 1 + 0x1p-12f;
-  CHECK(oracle::mul_add(a, a, -1, oracle::Level::fma) != oracle::mul_add(a, a, -1, oracle::Level::base));
+  CHECK(oracle::mul_add(a, a, -1, oracle::Level::fma) !=
+        oracle::mul_add(a, a, -1, oracle::Level::base));
 }
 
 // Each walk stays within the budget of the f64 value, and uses a thousandth of it at least.
@@ -254,7 +287,8 @@ static void within_budget(const char* what, Scene& s, const Tensor& t) {
     for (size_t i = 0; i < want.v.size(); ++i) {
       const double error = std::abs(got.v[i] - want.v[i]);
       if (!(error <= want.budget[i]))
-        check::fail(__FILE__, __LINE__, std::string(what) + " leaves its budget at " + std::to_string(i));
+        check::fail(__FILE__, __LINE__,
+                    std::string(what) + " leaves its budget at " + std::to_string(i));
       used = std::max(used, error / want.budget[i]);
       distinct += want.v[i] != want.v[0];
     }
@@ -268,34 +302,43 @@ TEST(order_walks_stay_within_their_budgets) {
     for (const char* order : {"nk", "kn"}) {
       Scene s;
       const Shape shape = order[0] == 'n' ? Shape{5, k} : Shape{k, 5};
-      const Tensor x = s.f32("x", {3, k}, random(size_t(3 * k), 1)), w = s.f32("w", shape, random(size_t(5 * k), 2));
+      const Tensor x = s.f32("x", {3, k}, random(size_t(3 * k), 1)),
+                   w = s.f32("w", shape, random(size_t(5 * k), 2));
       within_budget("matmul", s, s.call(Op::matmul, {x, w}, {{"w_order", text(order)}}));
     }
     Scene s;
-    const Tensor x = s.f32("x", {2, k + 1}, random(size_t(2 * k + 2), 3)), g = s.f32("g", {k + 1}, random(size_t(k + 1), 4));
+    const Tensor x = s.f32("x", {2, k + 1}, random(size_t(2 * k + 2), 3)),
+                 g = s.f32("g", {k + 1}, random(size_t(k + 1), 4));
     within_budget("rms_norm", s, s.call(Op::rms_norm, {x, g}, {{"eps", real(1e-5)}}));
     Scene p;
-    within_budget("softmax", p, p.call(Op::softmax, {p.f32("x", {2, k + 1}, random(size_t(2 * k + 2), 5))}));
+    within_budget("softmax", p,
+                  p.call(Op::softmax, {p.f32("x", {2, k + 1}, random(size_t(2 * k + 2), 5))}));
   }
   Scene s;
   const Tensor x = s.f32("x", {300}, random(300, 6));
   within_budget("silu", s, s.call(Op::silu, {x}));
   Scene g;
-  within_budget("swiglu", g, g.call(Op::swiglu, {g.f32("x", {300}, random(300, 7)), g.f32("y", {300}, random(300, 8))}));
+  within_budget(
+      "swiglu", g,
+      g.call(Op::swiglu, {g.f32("x", {300}, random(300, 7)), g.f32("y", {300}, random(300, 8))}));
 }
 
 TEST(rope_and_attention_walks_stay_within_their_budgets) {
   Scene s;
   s.scalar("base", accel::f32(10000));
   const Tensor x = s.f32("x", {4, 64}, random(256, 9)), p = s.u32("p", {4}, {1, 77, 4000, 900000});
-  within_budget("rope", s, s.call(Op::rope, {x, p, Operand()}, {{"rotary_dim", integer(64)}, {"base_name", text("base")}}));
+  within_budget("rope", s,
+                s.call(Op::rope, {x, p, Operand()},
+                       {{"rotary_dim", integer(64)}, {"base_name", text("base")}}));
   for (const uint32_t length : {2u, 128u, 129u, 290u}) {
     Scene a;
     a.scalar("scale", accel::f32(0.25f));
-    const State k = a.state("k", {300, 2, 16}, random(9600, 10)), v = a.state("v", {300, 2, 16}, random(9600, 11));
+    const State k = a.state("k", {300, 2, 16}, random(9600, 10)),
+                v = a.state("v", {300, 2, 16}, random(9600, 11));
     const Tensor q = a.f32("q", {4, 16}, random(64, 12));
-    within_budget("attention", a, a.call(Op::attention, {q, k, v, a.u32("len", {1}, {length})},
-                                         {{"scale_name", text("scale")}}));
+    within_budget("attention", a,
+                  a.call(Op::attention, {q, k, v, a.u32("len", {1}, {length})},
+                         {{"scale_name", text("scale")}}));
   }
 }
 

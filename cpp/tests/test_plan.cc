@@ -231,8 +231,9 @@ TEST(mixed_ranges_are_refused_with_both_named) {
   const State s = b.state("s", DType::F32, {2, 8, 2}), t = b.state("t", DType::F32, {2, 8, 2});
   b.output("y", silu(tensor::read_state(s)));
   scatter(tensor::layer_state(s, 1), rows, ids);
+  const Tensor whole = tensor::slice(tensor::reshape(tensor::read_state(t), {16, 2}), 0, 0, 1);
   const int line = __LINE__ + 1;
-  scatter(tensor::layer_state(t, 0), tensor::slice(tensor::read_state(t), 1, 7, 8), ids);
+  scatter(tensor::layer_state(t, 0), whole, ids);
   try {
     plan_of(b);
     CHECK(false);
@@ -297,6 +298,10 @@ TEST(elementwise_runs_are_read_in_place) {
   CHECK_EQ(p.commands[0].operands[1].bytes, 32);
   CHECK_EQ(places(p, 1), "x+32 -> z+0");
   CHECK_EQ(p.commands[1].operands[0].bytes, 64);
+  Builder c;
+  const Tensor t = silu(c.input("x", DType::F32, {4, 8}));
+  c.output("z", silu(tensor::slice(t, 0, 1, 3)));
+  CHECK_EQ(places(plan_of(c), 1), "arena+32 -> z+0");
 }
 
 // ---------------------------------------------------------------- memory

@@ -72,10 +72,13 @@ TEST(test_pool_sees_plain_writes_of_the_dispatcher_and_gives_its_own_back) {
   job.in.resize(97), job.out.resize(97);
   for (uint32_t round = 0; round < 2000; ++round) {
     for (uint32_t& v : job.in) v = round;
-    pool.run(97, [](void* c, uint32_t i, uint32_t) {
-      Job& j = *static_cast<Job*>(c);
-      j.out[i] = j.in[i] + i;
-    }, &job);
+    pool.run(
+        97,
+        [](void* c, uint32_t i, uint32_t) {
+          Job& j = *static_cast<Job*>(c);
+          j.out[i] = j.in[i] + i;
+        },
+        &job);
     uint32_t wrong = 0;
     for (uint32_t i = 0; i < 97; ++i) wrong += job.out[i] != round + i;
     CHECK_EQ(wrong, 0u);
@@ -105,8 +108,8 @@ TEST(test_parked_pool_burns_nothing) {
   std::this_thread::sleep_for(std::chrono::milliseconds(20));  // the spin is over
   const double before = cpu_seconds();
   std::this_thread::sleep_for(std::chrono::milliseconds(200));
-  // Four spinning threads would use 200 ms or more even on one core; sleeping ones use none. 20 ms is room for
-  // the sanitizers' own background thread.
+  // Four spinning threads would use 200 ms or more even on one core; sleeping ones use none. 20 ms
+  // is room for the sanitizers' own background thread.
   CHECK(cpu_seconds() - before < 0.02);
 }
 

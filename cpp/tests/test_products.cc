@@ -1,4 +1,5 @@
-// The matrix products of every kernel table, bit for bit against the slow walk of their registered order.
+// The matrix products of every kernel table, bit for bit against the slow walk of their registered
+// order.
 #include <map>
 #include <thread>
 
@@ -18,8 +19,12 @@ static const std::pair<DType, DType> kPairs[] = {{DType::F32, DType::F32},
                                                  {DType::F16, DType::F16},
                                                  {DType::F16, DType::BF16}};
 
-static const char* order_name(bool nk) { return nk ? "nk" : "kn"; }
-static Level level_of(const accel_cpu::KernelTable& t) { return {std::string(t.level) == "fma"}; }
+static const char* order_name(bool nk) {
+  return nk ? "nk" : "kn";
+}
+static Level level_of(const accel_cpu::KernelTable& t) {
+  return {std::string(t.level) == "fma"};
+}
 
 // Activations that f16 represents, in both types, with both zeros among them.
 struct Rows {
@@ -38,8 +43,8 @@ struct Rows {
 };
 
 // The product over widened weights w [N][K], row by row.
-static std::vector<float> walk(const Level& level, bool nk, const Rows& x, const std::vector<float>& w,
-                               size_t N) {
+static std::vector<float> walk(const Level& level, bool nk, const Rows& x,
+                               const std::vector<float>& w, size_t N) {
   std::vector<float> out(x.M * N);
   for (size_t m = 0; m < x.M; ++m)
     for (size_t n = 0; n < N; ++n)
@@ -56,7 +61,8 @@ struct Product {
 };
 
 template <class P>
-static void expect(const accel_cpu::KernelTable& table, const Product& p, P params, uint32_t n_chunks) {
+static void expect(const accel_cpu::KernelTable& table, const Product& p, P params,
+                   uint32_t n_chunks) {
   const accel_cpu::Kernel* k = kernel(table, p.kernel);
   if (!k) return check::fail(__FILE__, __LINE__, "no kernel " + p.kernel + " in " + table.isa);
   const Guarded out(p.M * p.N * 4);
@@ -68,10 +74,11 @@ static void expect(const accel_cpu::KernelTable& table, const Product& p, P para
   for (size_t i = 0; i < p.M * p.N; ++i)
     if (!same(out.as<float>()[i], p.want[i]))
       return check::fail(__FILE__, __LINE__,
-                         std::string(table.isa) + " " + p.kernel + " M " + std::to_string(p.M) + " K " +
-                             std::to_string(p.K) + " N " + std::to_string(p.N) + " chunks " +
-                             std::to_string(n_chunks) + ": out[" + std::to_string(i) + "] is " +
-                             check::show(out.as<float>()[i]) + " and must be " + check::show(p.want[i]));
+                         std::string(table.isa) + " " + p.kernel + " M " + std::to_string(p.M) +
+                             " K " + std::to_string(p.K) + " N " + std::to_string(p.N) +
+                             " chunks " + std::to_string(n_chunks) + ": out[" + std::to_string(i) +
+                             "] is " + check::show(out.as<float>()[i]) + " and must be " +
+                             check::show(p.want[i]));
 }
 
 // Every M with the kernel's own chunks, some with chunks by hand.
@@ -94,7 +101,8 @@ static void for_shapes(F f) {
 static std::vector<float> widened(DType t, const Guarded& w, bool nk, size_t K, size_t N) {
   std::vector<float> flat(K * N);
   for (size_t n = 0; n < N; ++n)
-    for (size_t k = 0; k < K; ++k) flat[n * K + k] = get(t, w.as<void>(), nk ? n * K + k : k * N + n);
+    for (size_t k = 0; k < K; ++k)
+      flat[n * K + k] = get(t, w.as<void>(), nk ? n * K + k : k * N + n);
   return flat;
 }
 
@@ -110,10 +118,13 @@ static void float_products(const accel_cpu::KernelTable& table, bool nk) {
       for (size_t i = 0; i < with_bias.size(); ++i) with_bias[i] += bias.as<float>()[i % N];
       for (const auto& [xt, wt] : kPairs) {
         if (wt != t) continue;
-        const std::string types = std::string("_") + order_name(nk) + "_" + name_of(xt) + "_" + name_of(wt);
-        expect_all_rows(table, {"matmul" + types, {x.as(xt), w.as<void>()}, 0, K, N, nk, want.data()},
+        const std::string types =
+            std::string("_") + order_name(nk) + "_" + name_of(xt) + "_" + name_of(wt);
+        expect_all_rows(table,
+                        {"matmul" + types, {x.as(xt), w.as<void>()}, 0, K, N, nk, want.data()},
                         MatMulParams{});
-        Product linear{"linear" + types, {x.as(xt), w.as<void>(), bias.as<void>()}, kM, K, N, nk, with_bias.data()};
+        Product linear{"linear" + types, {x.as(xt), w.as<void>(), bias.as<void>()}, kM, K, N, nk,
+                       with_bias.data()};
         expect(table, linear, MatMulParams{}, 0);
         linear.M = 1;
         expect(table, linear, MatMulParams{}, 0);
@@ -150,7 +161,12 @@ static void int8_products(const accel_cpu::KernelTable& table, bool nk) {
       for (const DType xt : {DType::F32, DType::F16})
         expect_all_rows(table,
                         {std::string("quant_matmul_") + variant + name_of(xt),
-                         {x.as(xt), q.as<void>(), scales.as<void>()}, 0, K, N, nk, want.data()},
+                         {x.as(xt), q.as<void>(), scales.as<void>()},
+                         0,
+                         K,
+                         N,
+                         nk,
+                         want.data()},
                         QuantMatMulParams{});
     }
   });
@@ -175,9 +191,13 @@ static void int4_product(const accel_cpu::KernelTable& table, bool nk, const Row
   for (const char* variant : {"nk_", "nk_any_", "kn_"}) {
     if ((variant[0] == 'n') != nk || (std::string(variant) == "nk_" && K % d.group)) continue;
     Product p{"int4_matmul_" + std::string(variant) + name_of(d.planes),
-              {x.as(DType::F32), d.codes.as<void>(), d.scales.as<void>(), d.zeros ? offsets : nullptr,
-               d.zeros ? nullptr : offsets},
-              0, K, N, nk, want.data()};
+              {x.as(DType::F32), d.codes.as<void>(), d.scales.as<void>(),
+               d.zeros ? offsets : nullptr, d.zeros ? nullptr : offsets},
+              0,
+              K,
+              N,
+              nk,
+              want.data()};
     expect_all_rows(table, p, params);
     p.kernel = "int4_matvec_" + std::string(variant) + name_of(d.planes);
     p.M = 1;
@@ -214,13 +234,16 @@ TEST(int4_codes_stand_low_nibble_first) {
       for (int k = 0; k < 128; ++k) a.as<float>()[k] = k == 24 + hot ? 1.0f : 0.0f;
       QuantMatMulParams p{1, 128, 1, 1, 128, 1};
       run_kernel(*kernel(*t, "int4_matvec_nk_f32"),
-                 {a.as<void>(), codes.as<void>(), scale.as<void>(), zero.as<void>(), nullptr, out.as<void>()}, p, 1);
+                 {a.as<void>(), codes.as<void>(), scale.as<void>(), zero.as<void>(), nullptr,
+                  out.as<void>()},
+                 p, 1);
       CHECK_EQ(out.as<float>()[0], float(hot));
     }
   }
 }
 
-// A row of NaN and infinities changes no other row, and sums of underflowing terms keep the sign of their zero.
+// A row of NaN and infinities changes no other row, and sums of underflowing terms keep the sign of
+// their zero.
 TEST(rows_do_not_touch_each_other) {
   Random random;
   const size_t K = 33, N = 19;
@@ -232,11 +255,18 @@ TEST(rows_do_not_touch_each_other) {
         x.f32.as<float>()[5 * K + k] = -1e-30f;
       }
       const Guarded w = floats(DType::F32, K * N, random);
-      for (size_t i = 0; i < K * N; ++i) w.as<float>()[i] = std::fabs(w.as<float>()[i]) * 1e-16f + 1e-20f;
+      for (size_t i = 0; i < K * N; ++i)
+        w.as<float>()[i] = std::fabs(w.as<float>()[i]) * 1e-16f + 1e-20f;
       const auto want = walk(level_of(*t), nk, x, widened(DType::F32, w, nk, K, N), N);
       CHECK(std::isnan(want[4 * N]) && std::signbit(want[5 * N]) == level_of(*t).fused);
-      expect_all_rows(*t, {std::string("matmul_") + order_name(nk) + "_f32_f32", {x.as(DType::F32), w.as<void>()},
-                           0, K, N, nk, want.data()},
+      expect_all_rows(*t,
+                      {std::string("matmul_") + order_name(nk) + "_f32_f32",
+                       {x.as(DType::F32), w.as<void>()},
+                       0,
+                       K,
+                       N,
+                       nk,
+                       want.data()},
                       MatMulParams{});
     }
 }
@@ -251,8 +281,14 @@ TEST(large_products_are_cut_without_changing_a_bit) {
       const Guarded w = floats(DType::F16, K * N, random);
       const auto want = walk(level_of(*t), nk, x, widened(DType::F16, w, nk, K, N), N);
       for (const uint32_t chunks : {0u, 1u, 9u, 64u})
-        expect(*t, {std::string("matmul_") + order_name(nk) + "_f32_f16", {x.as(DType::F32), w.as<void>()}, M, K, N,
-                    nk, want.data()},
+        expect(*t,
+               {std::string("matmul_") + order_name(nk) + "_f32_f16",
+                {x.as(DType::F32), w.as<void>()},
+                M,
+                K,
+                N,
+                nk,
+                want.data()},
                MatMulParams{}, chunks);
     }
 }
@@ -264,14 +300,23 @@ TEST(long_rows_are_cut_without_changing_a_bit) {
   for (const auto* t : tables()) {
     const Rows x(M, K, random);
     const Int4Data d = int4_data(K * N, 64, DType::BF16, true, random);
-    int4_product(*t, true, Rows(kM, 1160, random), N, int4_data(1160 * N, 64, DType::BF16, false, random));
+    int4_product(*t, true, Rows(kM, 1160, random), N,
+                 int4_data(1160 * N, 64, DType::BF16, false, random));
     std::vector<float> w(K * N);
     for (size_t i = 0; i < K * N; ++i) w[i] = d.weight(level_of(*t), i);
     const auto want = walk(level_of(*t), true, x, w, N);
     QuantMatMulParams params{};
     params.group = 64, params.zeros = 1;
-    expect(*t, {"int4_matmul_nk_any_bf16", {x.as(DType::F32), d.codes.as<void>(), d.scales.as<void>(),
-                d.offsets.as<void>(), nullptr}, M, K, N, true, want.data()}, params, 0);
+    expect(
+        *t,
+        {"int4_matmul_nk_any_bf16",
+         {x.as(DType::F32), d.codes.as<void>(), d.scales.as<void>(), d.offsets.as<void>(), nullptr},
+         M,
+         K,
+         N,
+         true,
+         want.data()},
+        params, 0);
   }
 }
 
@@ -284,7 +329,8 @@ TEST(chunks_run_at_the_same_time) {
       const Rows x(M, K, random);
       const Guarded w = floats(DType::F32, K * N, random), out(M * N * 4);
       const auto want = walk(level_of(*t), nk, x, widened(DType::F32, w, nk, K, N), N);
-      const accel_cpu::Kernel& k = *kernel(*t, std::string("matmul_") + order_name(nk) + "_f32_f32");
+      const accel_cpu::Kernel& k =
+          *kernel(*t, std::string("matmul_") + order_name(nk) + "_f32_f32");
       const MatMulParams params{unsigned(M), unsigned(K), unsigned(N), nk};
       const Scratch shared(k.shared_bytes(&params));
       void* const buffers[] = {x.as(DType::F32), w.as<void>(), out.as<void>()};
@@ -302,7 +348,8 @@ TEST(chunks_run_at_the_same_time) {
     }
 }
 
-// Kernels choose their number of chunks freely, but never none, and fewer than there are units of work.
+// Kernels choose their number of chunks freely, but never none, and fewer than there are units of
+// work.
 TEST(chunk_counts_are_sensible) {
   for (const auto* t : tables())
     for (const unsigned m : {1u, 2u, 17u, 512u})
@@ -321,7 +368,8 @@ TEST(chunk_counts_are_sensible) {
 
 static In in_of(DType t, Shape shape) {
   In in;
-  in.present = true, in.dtype = t, in.strides = contiguous_strides(shape), in.shape = std::move(shape);
+  in.present = true, in.dtype = t, in.strides = contiguous_strides(shape),
+  in.shape = std::move(shape);
   return in;
 }
 static Call call_of(const OpDef& def, std::vector<In> in, const char* order = "nk") {
@@ -345,18 +393,23 @@ static const DType F32 = DType::F32, F16 = DType::F16, BF16 = DType::BF16;
 
 TEST(float_products_refuse) {
   const OpDef& matmul = op_def(Op::matmul);
-  const auto with = [&](In x, In w, const char* order = "nk") { return refusal(call_of(matmul, {x, w}, order)); };
+  const auto with = [&](In x, In w, const char* order = "nk") {
+    return refusal(call_of(matmul, {x, w}, order));
+  };
   CHECK_EQ(with(in_of(F32, {4, 8}), in_of(F32, {6, 8})), "none");
   CHECK_EQ(with(in_of(F32, {8}), in_of(F32, {6, 8})), "shape x is [8] and must be of rank 2");
-  CHECK_EQ(with(in_of(F32, {4, 8}), in_of(F32, {1, 6, 8})), "shape w is [1 6 8] and must be of rank 2");
+  CHECK_EQ(with(in_of(F32, {4, 8}), in_of(F32, {1, 6, 8})),
+           "shape w is [1 6 8] and must be of rank 2");
   CHECK_EQ(with(in_of(F32, {4, 8}), in_of(F32, {8, 6})),
            "shape w is [8 6] and must be [N 8] with w_order 'nk', because x is [4 8]");
   CHECK_EQ(with(in_of(F32, {4, 8}), in_of(F32, {6, 8}), "kn"),
            "shape w is [6 8] and must be [8 N] with w_order 'kn', because x is [4 8]");
-  CHECK_EQ(with(in_of(F32, {4, 8}), in_of(F32, {6, 8}), "mn"), "attr w_order is 'mn' and must be 'kn' or 'nk'");
+  CHECK_EQ(with(in_of(F32, {4, 8}), in_of(F32, {6, 8}), "mn"),
+           "attr w_order is 'mn' and must be 'kn' or 'nk'");
   const std::string wider = with(in_of(F16, {4, 8}), in_of(F32, {6, 8}));
   CHECK(wider.find("the weight is wider than the activation") != std::string::npos);
-  CHECK_EQ(with(in_of(BF16, {4, 8}), in_of(BF16, {6, 8})).substr(0, 34), "dtype x is bf16 and must be f32 or");
+  CHECK_EQ(with(in_of(BF16, {4, 8}), in_of(BF16, {6, 8})).substr(0, 34),
+           "dtype x is bf16 and must be f32 or");
   CHECK_EQ(with(in_of(F32, {4, 8}), in_of(DType::I8, {6, 8})).substr(0, 19), "dtype w is i8 and m");
   In none;
   const OpDef& linear = op_def(Op::linear);
@@ -364,7 +417,8 @@ TEST(float_products_refuse) {
   CHECK_EQ(refusal(call_of(linear, {x, w, none})), "none");
   CHECK_EQ(refusal(call_of(linear, {x, w, in_of(F32, {6})})), "none");
   CHECK_EQ(refusal(call_of(linear, {x, w, in_of(F32, {8})})), "shape bias is [8] and must be [6]");
-  CHECK_EQ(refusal(call_of(linear, {x, w, in_of(F16, {6})})).substr(0, 34), "dtype bias is f16 and must be f32;");
+  CHECK_EQ(refusal(call_of(linear, {x, w, in_of(F16, {6})})).substr(0, 34),
+           "dtype bias is f16 and must be f32;");
 }
 
 TEST(quant_matmul_refuses) {
@@ -385,7 +439,8 @@ TEST(quant_matmul_refuses) {
 
 static Call int4_call(Op op, In a, int64_t weights = 512, int64_t group = 32) {
   In none;
-  Call c = call_of(op_def(op), {std::move(a), in_of(DType::U32, {64}), in_of(F16, {16}), none, in_of(F16, {16})});
+  Call c = call_of(op_def(op), {std::move(a), in_of(DType::U32, {64}), in_of(F16, {16}), none,
+                                in_of(F16, {16})});
   c.weights = weights, c.group = group;
   return c;
 }
@@ -394,18 +449,22 @@ TEST(int4_products_refuse) {
   const Call matvec = int4_call(Op::int4_matvec, in_of(F32, {64}));
   CHECK_EQ(refusal(matvec), "none");
   CHECK(op_def(Op::int4_matvec).infer(matvec)[0] == (Type{F32, {8}}));
-  CHECK(op_def(Op::int4_matmul).infer(int4_call(Op::int4_matmul, in_of(F32, {3, 64})))[0] == (Type{F32, {3, 8}}));
+  CHECK(op_def(Op::int4_matmul).infer(int4_call(Op::int4_matmul, in_of(F32, {3, 64})))[0] ==
+        (Type{F32, {3, 8}}));
   CHECK_EQ(refusal(int4_call(Op::int4_matvec, in_of(F32, {1, 64}))),
            "shape a is [1 64] and must be of rank 1; int4_matmul takes rank 2");
   CHECK_EQ(refusal(int4_call(Op::int4_matmul, in_of(F32, {64}))),
            "shape a is [64] and must be of rank 2; int4_matvec takes rank 1");
   CHECK_EQ(refusal(int4_call(Op::int4_matvec, in_of(F32, {60}))),
            "shape w.weights is 512 and must be a multiple of K, which is 60, because a is [60]");
-  CHECK_EQ(refusal(int4_call(Op::int4_matvec, in_of(F16, {64}))).substr(0, 33), "dtype a is f16 and must be f32; c");
+  CHECK_EQ(refusal(int4_call(Op::int4_matvec, in_of(F16, {64}))).substr(0, 33),
+           "dtype a is f16 and must be f32; c");
   CHECK_EQ(refusal(int4_call(Op::int4_matvec, in_of(F32, {64}), 512, 48)),
            "attr w.group is 48 and must be 32, 64 or 128");
-  CHECK_EQ(refusal(int4_call(Op::int4_matvec, in_of(F32, {64}), 0)).substr(0, 25), "shape w.weights is 0 and ");
-  CHECK_EQ(refusal(int4_call(Op::int4_matvec, in_of(F32, {64}), 504)).substr(0, 16), "shape w.codes is");
+  CHECK_EQ(refusal(int4_call(Op::int4_matvec, in_of(F32, {64}), 0)).substr(0, 25),
+           "shape w.weights is 0 and ");
+  CHECK_EQ(refusal(int4_call(Op::int4_matvec, in_of(F32, {64}), 504)).substr(0, 16),
+           "shape w.codes is");
   Call mixed = int4_call(Op::int4_matvec, in_of(F32, {64}));
   mixed.in[4].dtype = BF16;
   CHECK_EQ(refusal(mixed).substr(0, 35), "dtype w.biases is bf16 and must be ");
@@ -427,12 +486,16 @@ TEST(selection_follows_dtypes_order_and_whole_groups) {
     return std::string(select(c, Limits{}, Site()).row->kernel);
   };
   const OpDef& quant = op_def(Op::quant_matmul);
-  CHECK_EQ(chosen(call_of(op_def(Op::matmul), {in_of(F16, {4, 8}), in_of(BF16, {6, 8})})), "matmul_nk_f16_bf16");
-  CHECK_EQ(chosen(call_of(op_def(Op::matmul), {in_of(F32, {4, 8}), in_of(F32, {8, 6})}, "kn")), "matmul_kn_f32_f32");
-  CHECK_EQ(chosen(call_of(quant, {in_of(F32, {1, 64}), in_of(DType::I8, {2, 64}), in_of(F16, {4})})),
-           "quant_matmul_nk_f32");
-  CHECK_EQ(chosen(call_of(quant, {in_of(F16, {1, 33}), in_of(DType::I8, {2, 33}), in_of(F16, {3})})),
-           "quant_matmul_nk_any_f16");
+  CHECK_EQ(chosen(call_of(op_def(Op::matmul), {in_of(F16, {4, 8}), in_of(BF16, {6, 8})})),
+           "matmul_nk_f16_bf16");
+  CHECK_EQ(chosen(call_of(op_def(Op::matmul), {in_of(F32, {4, 8}), in_of(F32, {8, 6})}, "kn")),
+           "matmul_kn_f32_f32");
+  CHECK_EQ(
+      chosen(call_of(quant, {in_of(F32, {1, 64}), in_of(DType::I8, {2, 64}), in_of(F16, {4})})),
+      "quant_matmul_nk_f32");
+  CHECK_EQ(
+      chosen(call_of(quant, {in_of(F16, {1, 33}), in_of(DType::I8, {2, 33}), in_of(F16, {3})})),
+      "quant_matmul_nk_any_f16");
   CHECK_EQ(chosen(int4_call(Op::int4_matvec, in_of(F32, {64}))), "int4_matvec_nk_f16");
   CHECK_EQ(chosen(int4_call(Op::int4_matmul, in_of(F32, {1, 16}))), "int4_matmul_nk_any_f16");
 }

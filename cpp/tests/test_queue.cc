@@ -11,9 +11,15 @@ using namespace accel;
 
 namespace {
 
-std::optional<Error> ok() { return std::nullopt; }
-Error some_error() { return device_error("the driver said no"); }
-void nap(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
+std::optional<Error> ok() {
+  return std::nullopt;
+}
+Error some_error() {
+  return device_error("the driver said no");
+}
+void nap(int ms) {
+  std::this_thread::sleep_for(std::chrono::milliseconds(ms));
+}
 
 }  // namespace
 
@@ -26,7 +32,8 @@ TEST(test_fence_waits_with_timeout_and_polls) {
   CHECK(now_ns() - start >= 120000000);
   CHECK(polls >= 2);
   CHECK(!f.wait(0));
-  CHECK_THROWS(f.wait(-1, [] { throw std::runtime_error("interrupted"); }), std::runtime_error, "interrupted");
+  CHECK_THROWS(f.wait(-1, [] { throw std::runtime_error("interrupted"); }), std::runtime_error,
+               "interrupted");
   f.signal(std::nullopt);
   CHECK(f.done());
   CHECK(f.wait(0) && f.wait() && f.wait());
@@ -63,8 +70,19 @@ TEST(test_queue_runs_in_order_and_does_not_block_the_caller) {
   std::vector<int> order;  // plain: one worker writes, wait() orders the read
   std::atomic<bool> go{false};
   std::vector<FencePtr> fences;
-  fences.push_back(q->enqueue([&] { while (!go) nap(1); return ok(); }, {}));
-  for (int i = 0; i < 50; ++i) fences.push_back(q->enqueue([&order, i] { order.push_back(i); return ok(); }, {}));
+  fences.push_back(q->enqueue(
+      [&] {
+        while (!go) nap(1);
+        return ok();
+      },
+      {}));
+  for (int i = 0; i < 50; ++i)
+    fences.push_back(q->enqueue(
+        [&order, i] {
+          order.push_back(i);
+          return ok();
+        },
+        {}));
   CHECK(!fences.back()->done());
   go = true;
   CHECK(fences.back()->wait());
@@ -91,8 +109,19 @@ TEST(test_queues_are_ordered_by_after_alone) {
   const QueuePtr a = d->default_queue(), b = d->new_queue("b");
   std::atomic<bool> go{false};
   int value = 0;
-  const FencePtr first = a->enqueue([&] { while (!go) nap(1); value = 1; return ok(); }, {});
-  const FencePtr second = b->enqueue([&] { value = value * 10 + 2; return ok(); }, {first});
+  const FencePtr first = a->enqueue(
+      [&] {
+        while (!go) nap(1);
+        value = 1;
+        return ok();
+      },
+      {});
+  const FencePtr second = b->enqueue(
+      [&] {
+        value = value * 10 + 2;
+        return ok();
+      },
+      {first});
   nap(5);
   CHECK(!second->done());
   go = true;
@@ -105,17 +134,28 @@ TEST(test_failed_fence_in_after_fails_the_submission_and_nothing_runs) {
   const QueuePtr q = d->new_queue("q");
   std::atomic<bool> ran{false};
   const FencePtr bad = q->enqueue([] { return std::optional<Error>(some_error()); }, {});
-  const FencePtr f = d->default_queue()->enqueue([&] { ran = true; return ok(); }, {bad});
+  const FencePtr f = d->default_queue()->enqueue(
+      [&] {
+        ran = true;
+        return ok();
+      },
+      {bad});
   CHECK_THROWS(f->wait(), Error, "said no");
   CHECK(!ran.load());
-  const FencePtr next = d->default_queue()->enqueue([&] { ran = true; return ok(); }, {});
+  const FencePtr next = d->default_queue()->enqueue(
+      [&] {
+        ran = true;
+        return ok();
+      },
+      {});
   CHECK(next->wait());
   CHECK(ran.load());
 }
 
 TEST(test_exceptions_of_work_arrive_at_the_fence) {
   const DevicePtr d = fake::open_threads(1);
-  const FencePtr f = d->default_queue()->enqueue([]() -> std::optional<Error> { throw std::runtime_error("oops"); }, {});
+  const FencePtr f = d->default_queue()->enqueue(
+      []() -> std::optional<Error> { throw std::runtime_error("oops"); }, {});
   CHECK_THROWS(f->wait(), Error, "oops");
   CHECK_EQ(int(f->error()->kind), int(ErrorKind::internal));
 }
@@ -125,8 +165,20 @@ TEST(test_flush_waits_and_keeps_errors_with_their_fences) {
   const QueuePtr q = d->new_queue("q");
   q->flush();
   std::atomic<int> n{0};
-  for (int i = 0; i < 3; ++i) q->enqueue([&] { nap(2); ++n; return ok(); }, {});
-  const FencePtr bad = q->enqueue([&] { ++n; return std::optional<Error>(some_error()); }, {});
+  for (int i = 0; i < 3; ++i)
+    q->enqueue(
+        [&] {
+          nap(2);
+          ++n;
+          return ok();
+        },
+        {});
+  const FencePtr bad = q->enqueue(
+      [&] {
+        ++n;
+        return std::optional<Error>(some_error());
+      },
+      {});
   q->flush();
   CHECK_EQ(n.load(), 4);
   CHECK(bad->wait_quiet(1));
@@ -137,7 +189,12 @@ TEST(test_close_of_a_queue_refuses_work_in_flight) {
   const DevicePtr d = fake::open_threads(1);
   const QueuePtr q = d->new_queue("side");
   std::atomic<bool> go{false};
-  const FencePtr f = q->enqueue([&] { while (!go) nap(1); return ok(); }, {});
+  const FencePtr f = q->enqueue(
+      [&] {
+        while (!go) nap(1);
+        return ok();
+      },
+      {});
   q->enqueue([] { return ok(); }, {});
   CHECK_THROWS(q->close(), Error, "queue side has 2 submissions in flight");
   CHECK(!q->closed());
@@ -156,7 +213,13 @@ TEST(test_dropping_a_queue_with_work_in_flight_neither_waits_nor_cancels) {
   const DevicePtr d = fake::open_threads(1);
   QueuePtr q = d->new_queue("q");
   std::atomic<bool> go{false}, ran{false};
-  const FencePtr f = q->enqueue([&] { while (!go) nap(1); ran = true; return ok(); }, {});
+  const FencePtr f = q->enqueue(
+      [&] {
+        while (!go) nap(1);
+        ran = true;
+        return ok();
+      },
+      {});
   q.reset();
   CHECK(!f->done());
   go = true;
@@ -170,7 +233,12 @@ TEST(test_dropping_everything_in_flight_ends_on_the_worker) {
   FencePtr f;
   {
     const DevicePtr d = fake::open_threads(2);
-    f = d->default_queue()->enqueue([&] { while (!go) nap(1); return ok(); }, {});
+    f = d->default_queue()->enqueue(
+        [&] {
+          while (!go) nap(1);
+          return ok();
+        },
+        {});
   }
   go = true;  // the worker drops the last reference to the device
   CHECK(f->wait());
@@ -199,13 +267,29 @@ TEST(test_lost_device_fails_every_outstanding_fence) {
   const DevicePtr d = fake::open_threads(1, 3);
   const QueuePtr q = d->default_queue();
   std::atomic<bool> go{false}, ran{false};
-  const FencePtr one = q->enqueue([&] { while (!go) nap(1); return ok(); }, {});
-  const FencePtr two = q->enqueue([&] { ran = true; return ok(); }, {});
+  const FencePtr one = q->enqueue(
+      [&] {
+        while (!go) nap(1);
+        return ok();
+      },
+      {});
+  const FencePtr two = q->enqueue(
+      [&] {
+        ran = true;
+        return ok();
+      },
+      {});
   CHECK(!one->done());
-  const FencePtr three = d->new_queue("other")->enqueue([&] { ran = true; return ok(); }, {});
+  const FencePtr three = d->new_queue("other")->enqueue(
+      [&] {
+        ran = true;
+        return ok();
+      },
+      {});
   CHECK(three->done());
   go = true;
-  for (const FencePtr& f : {one, two, three}) CHECK_THROWS(f->wait(), Error, "lost at submission 3");
+  for (const FencePtr& f : {one, two, three})
+    CHECK_THROWS(f->wait(), Error, "lost at submission 3");
   CHECK(!ran.load());
   CHECK_EQ(three->error()->code, "lost");
   const FencePtr four = q->enqueue([] { return ok(); }, {});
@@ -222,7 +306,12 @@ TEST(test_threads_race_submit_flush_and_close) {
   for (int t = 0; t < 4; ++t)
     threads.emplace_back([&] {
       for (int i = 0; i < 200; ++i) {
-        const FencePtr f = q->enqueue([&] { ++ran; return ok(); }, {});
+        const FencePtr f = q->enqueue(
+            [&] {
+              ++ran;
+              return ok();
+            },
+            {});
         if (!(f->done() && f->error())) ++accepted;
         if (i % 16 == 0) q->flush();
       }
@@ -249,7 +338,12 @@ TEST(test_child_of_a_fork_is_refused_and_drops_its_objects) {
   QueuePtr q = d->new_queue("q");
   BufferPtr b = d->new_buffer(DType::F32, 1 << 19, "b");
   std::atomic<bool> go{false};
-  const FencePtr busy = q->enqueue([&] { while (!go) nap(1); return ok(); }, {});
+  const FencePtr busy = q->enqueue(
+      [&] {
+        while (!go) nap(1);
+        return ok();
+      },
+      {});
   const RuntimePtr rt = Runtime::create(d);
   PlanPtr plan = Plan::compile_data(rt, fake::add_plan(8, 2));
   const pid_t child = fork();

@@ -1,4 +1,5 @@
-// Threads that submit, bind and close at once, and every allocation of a submission failing in turn.
+// Threads that submit, bind and close at once, and every allocation of a submission failing in
+// turn.
 #include <cstdlib>
 #include <new>
 
@@ -20,12 +21,24 @@ static void* take(size_t n) {
   if (void* p = std::malloc(n ? n : 1)) return p;
   throw std::bad_alloc();
 }
-void* operator new(size_t n) { return take(n); }
-void* operator new[](size_t n) { return take(n); }
-void operator delete(void* p) noexcept { std::free(p); }
-void operator delete[](void* p) noexcept { std::free(p); }
-void operator delete(void* p, size_t) noexcept { std::free(p); }
-void operator delete[](void* p, size_t) noexcept { std::free(p); }
+void* operator new(size_t n) {
+  return take(n);
+}
+void* operator new[](size_t n) {
+  return take(n);
+}
+void operator delete(void* p) noexcept {
+  std::free(p);
+}
+void operator delete[](void* p) noexcept {
+  std::free(p);
+}
+void operator delete(void* p, size_t) noexcept {
+  std::free(p);
+}
+void operator delete[](void* p, size_t) noexcept {
+  std::free(p);
+}
 #endif
 
 TEST(test_racing_submits_give_correct_results_or_clean_refusals) {
@@ -39,15 +52,14 @@ TEST(test_racing_submits_give_correct_results_or_clean_refusals) {
     const auto bound = plan->bind({{"x", all_of(x)}, {"y", all_of(y)}}, {{"k", u32(0)}});
     for (uint32_t round = 1; round <= 300; ++round) {
       bound->set_scalar("k", u32(round));
-      const FencePtr f = round % 3 ? plan->submit(*bound)
-                                   : plan->submit({{"x", all_of(x)}, {"y", all_of(y)}}, {{"k", u32(round)}});
+      const FencePtr f =
+          round % 3 ? plan->submit(*bound)
+                    : plan->submit({{"x", all_of(x)}, {"y", all_of(y)}}, {{"k", u32(round)}});
       try {
         f->wait();
         ++good;
         for (uint32_t i = 0; i < 64; ++i) wrong += words(y)[i] != 1000 * id + i + round;
-      } catch (const Error& e) {
-        ++(e.code == "in_flight" ? refused : wrong);
-      }
+      } catch (const Error& e) { ++(e.code == "in_flight" ? refused : wrong); }
     }
   };
   std::vector<std::thread> threads;
@@ -65,7 +77,8 @@ TEST(test_two_queues_share_the_threads_and_give_the_bits_of_one) {
   const auto user = [&](uint32_t id) {
     const QueuePtr q = d->new_queue("q");
     const PlanPtr plan = Plan::compile_data(rt, add_plan(256, 8));
-    const BufferPtr a = d->new_buffer(DType::U32, 256, "a"), b = d->new_buffer(DType::U32, 256, "b");
+    const BufferPtr a = d->new_buffer(DType::U32, 256, "a"),
+                    b = d->new_buffer(DType::U32, 256, "b");
     // Two bindings in turn: what one wrote the other reads, without a copy.
     const std::shared_ptr<Bindings> turn[2] = {
         plan->bind({{"x", all_of(a)}, {"y", all_of(b)}}, {{"k", u32(id)}}),
@@ -85,9 +98,10 @@ TEST(test_close_of_plan_buffer_and_runtime_races_submits) {
     const PlanPtr plan = Plan::compile_data(rt, add_plan(16, 2));
     const BufferPtr x = d->new_buffer(DType::U32, 16, "x"), y = d->new_buffer(DType::U32, 16, "y");
     std::atomic<bool> go{false};
-    std::atomic<int> wrong{0};
+    std::atomic<int> wrong{0}, ready{0};
     const auto submitter = [&] {
       const auto bound = plan->bind({{"x", all_of(x)}, {"y", all_of(y)}}, {{"k", u32(7)}});
+      ++ready;
       while (!go) std::this_thread::yield();
       for (int i = 0; i < 20; ++i) {
         const FencePtr f = plan->submit(*bound);
@@ -111,7 +125,7 @@ TEST(test_close_of_plan_buffer_and_runtime_races_submits) {
         }
       }
     });
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    while (ready < 2) std::this_thread::yield();
     go = true;
     a.join(), b.join(), closer.join();
     CHECK_EQ(wrong.load(), 0);

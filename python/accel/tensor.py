@@ -296,9 +296,9 @@ def linear(x: Tensor, w: Tensor, bias: Tensor | None = None, *, w_order: str = "
 
 
 def quant_matmul(x: Tensor, w: Quantized, *, w_order: str = "kn") -> Tensor:
-    """Multiply x by int8 weights in blocks of 32 with one f16 scale each, and sum over K in f32.
+    """Multiply x by int8 weights in blocks of 32 and sum over K in f32.
 
-    x is [M, K], w.quants is i8 [K, N] ('kn') or [N, K] ('nk'), w.scales has one entry for 32
+    x is [M, K], w.quants is i8 [K, N] ('kn') or [N, K] ('nk'), w.scales has one f16 entry for 32
     weights of the flat array, the result is f32 [M, N]. Equal to matmul over quants * scales, bit
     for bit.
 
@@ -311,7 +311,7 @@ def quant_matmul(x: Tensor, w: Quantized, *, w_order: str = "kn") -> Tensor:
 
 
 def int4_matvec(a: Tensor, w: Int4, *, w_order: str = "kn") -> Tensor:
-    """Multiply the row a by int4 weights in groups, and sum over K in f32.
+    """Multiply the row a by int4 weights in groups and sum over K in f32.
 
     a is f32 [K], the result is f32 [N] with N = weights / K. A weight is (code - zero) * scale, or
     zero where the scale is 0; with biases it is scale * code + bias. Equal to a row of int4_matmul
@@ -326,7 +326,7 @@ def int4_matvec(a: Tensor, w: Int4, *, w_order: str = "kn") -> Tensor:
 
 
 def int4_matmul(a: Tensor, w: Int4, *, w_order: str = "kn") -> Tensor:
-    """Multiply a by int4 weights in groups, and sum over K in f32.
+    """Multiply a by int4 weights in groups and sum over K in f32.
 
     a is f32 [M, K], the result is f32 [M, N] with N = weights / K. A weight is (code - zero) *
     scale, or zero where the scale is 0; with biases it is scale * code + bias. Equal to matmul over

@@ -1,5 +1,5 @@
-// The words in which the headers of shaders/shared are written, for C++, CUDA and the Metal Shading Language.
-// DEV marks a function, GLOBAL and CONSTANT the address spaces of a pointer.
+// The words in which the headers of shaders/shared are written, for C++, CUDA and the Metal Shading
+// Language. DEV marks a function, GLOBAL and CONSTANT the address spaces of a pointer.
 #pragma once
 
 #if defined(__METAL_VERSION__)

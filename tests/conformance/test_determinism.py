@@ -2,12 +2,11 @@
 
 import dataclasses
 
+import accel
 import numpy as np
 import pytest
-
-import accel
-from accel import tensor as T
 import tiny
+from accel import tensor as T
 from conftest import fma_tables, level_of, open_runtime
 from runner import Graph, equal_bits, equal_bytes, oracle, run
 from values import NUMPY
@@ -22,7 +21,12 @@ ROWS = 17
 def _float(order, dtype):
     def op(g, x, rng):
         w = rng.standard_normal((33, K) if order == "nk" else (K, 33)).astype(dtype)
-        return T.linear(x, g.port("w", w, "weight"), g.port("b", rng.random(33).astype(np.float32)), w_order=order)
+        return T.linear(
+            x,
+            g.port("w", w, "weight"),
+            g.port("b", rng.random(33).astype(np.float32)),
+            w_order=order,
+        )
 
     return op
 
@@ -31,7 +35,9 @@ def _int8(order):
     def op(g, x, rng):
         q = rng.integers(-127, 128, (33, K) if order == "nk" else (K, 33)).astype(np.int8)
         s = rng.random(-(-33 * K // 32)).astype(np.float16)
-        return T.quant_matmul(x, T.Quantized(g.port("q", q, "weight"), g.port("s", s, "weight")), w_order=order)
+        return T.quant_matmul(
+            x, T.Quantized(g.port("q", q, "weight"), g.port("s", s, "weight")), w_order=order
+        )
 
     return op
 
@@ -41,7 +47,13 @@ def _int4_bundle(g, rng, n, group, affine=False):
     scales = rng.random(-(-n // group)).astype(np.float16)
     third = rng.integers(0, 16, len(scales)).astype(np.float16)
     planes = {"biases" if affine else "zeros": g.port("z", third, "weight")}
-    return T.Int4(g.port("c", codes, "weight"), g.port("s", scales, "weight"), weights=n, group=group, **planes)
+    return T.Int4(
+        g.port("c", codes, "weight"),
+        g.port("s", scales, "weight"),
+        weights=n,
+        group=group,
+        **planes,
+    )
 
 
 def _int4(order, affine):
@@ -64,7 +76,9 @@ def _sample(g, x, rng):
 ROW_OPERATORS = {
     "silu": lambda g, x, rng: T.silu(x),
     "swiglu": lambda g, x, rng: T.swiglu(x, x),
-    "rms_norm": lambda g, x, rng: T.rms_norm(x, g.port("gain", rng.random(K).astype(np.float32)), eps=1e-5),
+    "rms_norm": lambda g, x, rng: T.rms_norm(
+        x, g.port("gain", rng.random(K).astype(np.float32)), eps=1e-5
+    ),
     "softmax": lambda g, x, rng: T.softmax(x),
     "rope": _rope,
     "argmax": lambda g, x, rng: T.argmax(x),
@@ -109,7 +123,11 @@ def test_the_number_of_threads_changes_nothing(name, isa, rng):
     x = rng.standard_normal((301, K)).astype(np.float32)
     one = run_rows(open_runtime(isa, 1), ROW_OPERATORS[name], x)
     for threads in (2, 3):
-        equal_bits(run_rows(open_runtime(isa, threads), ROW_OPERATORS[name], x), one, f"{name}, {threads} threads")
+        equal_bits(
+            run_rows(open_runtime(isa, threads), ROW_OPERATORS[name], x),
+            one,
+            f"{name}, {threads} threads",
+        )
 
 
 def test_a_row_that_reads_its_neighbour_is_caught(isa, rng):
@@ -124,20 +142,37 @@ def test_a_row_that_reads_its_neighbour_is_caught(isa, rng):
         equal_bits(run_rows(runtime, op, mixed), alone, "mutated")
 
 
-# ------------------------------------------------------------------ equal bits between operators (24.3)
+# ------------------------------------------------------------------ between operators (24.3)
+
+
+def quantized_planes(rng, n, group, data):
+    """Planes of random weights, or planes whose zero points do not fit beside a code in 24 bits."""
+    if data == "random":
+        planes = accel.quant.int4_quantize(rng.standard_normal(n).astype(np.float32), group=group)
+        return planes.codes, planes.scales, planes.zeros
+    codes = rng.integers(0, 2**32, n // 8, dtype=np.uint64).astype(np.uint32)
+    scales = rng.random(n // group).astype(np.float16)
+    scales[::3] = 0
+    return codes, scales, (10.0 ** -rng.uniform(2, 7, n // group)).astype(np.float16)
 
 
 @pytest.mark.parametrize("order", ["kn", "nk"])
 @pytest.mark.parametrize("group", [32, 64, 128])
-def test_int4_products_equal_matmul_over_the_dequantized_weight(order, group, isa, rng):
-    runtime, n, k = open_runtime(isa), 19, 128
+@pytest.mark.parametrize("data", ["random", "tiny-zeros"])
+def test_int4_products_equal_matmul_over_the_dequantized_weight(data, order, group, isa, rng):
+    runtime, n, k = open_runtime(isa), 20, 128
     x = rng.standard_normal((5, k)).astype(np.float32)
-    codes, scales, zeros = accel.quant.int4_quantize(rng.standard_normal(n * k).astype(np.float32), group=group)
+    codes, scales, zeros = quantized_planes(rng, n * k, group, data)
     w = accel.quant.int4_dequantize(codes, scales, zeros, n * k, group=group)
 
     def bundle(g):
-        return T.Int4(g.port("c", codes, "weight"), g.port("s", scales, "weight"), g.port("z", zeros, "weight"),
-                      weights=n * k, group=group)
+        return T.Int4(
+            g.port("c", codes, "weight"),
+            g.port("s", scales, "weight"),
+            g.port("z", zeros, "weight"),
+            weights=n * k,
+            group=group,
+        )
 
     def outcome(f):
         g = Graph(runtime)
@@ -149,7 +184,9 @@ def test_int4_products_equal_matmul_over_the_dequantized_weight(order, group, is
     over = outcome(lambda g: T.matmul(g.port("x", x), g.port("w", plain, "weight"), w_order=order))
     equal_bits(product, over, "int4_matmul against matmul")
     for row in range(len(x)):
-        vector = outcome(lambda g, row=row: T.int4_matvec(g.port("x", x[row]), bundle(g), w_order=order))
+        vector = outcome(
+            lambda g, row=row: T.int4_matvec(g.port("x", x[row]), bundle(g), w_order=order)
+        )
         equal_bits(vector, product[row], f"int4_matvec against row {row}")
 
 
@@ -204,8 +241,14 @@ def attend(runtime, q, k, v, length, base=None):
     g = Graph(runtime)
     ks, vs = g.port("k", k, "state"), g.port("v", v, "state")
     options = {} if base is None else {"base_name": g.scalar("base", base, "u32")}
-    out = T.attention(g.port("q", q), ks, vs, lengths=g.port("len", np.array([length], np.uint32)),
-                      scale_name=g.scalar("scale", 0.3), **options)
+    out = T.attention(
+        g.port("q", q),
+        ks,
+        vs,
+        lengths=g.port("len", np.array([length], np.uint32)),
+        scale_name=g.scalar("scale", 0.3),
+        **options,
+    )
     g.output("out", out)
     return run(runtime.device, g)["out"]
 
@@ -219,9 +262,15 @@ def test_attention_forms_chunks_and_capacity_give_equal_bits(dtype, isa, rng):
     for row in (0, 1, 63, 127, 128, 139):
         decoded = attend(runtime, q[row], k, v, row + 1)
         equal_bits(decoded, whole[row], f"decode at {row}")
-        equal_bits(attend(runtime, q[row : row + 1], k, v, row + 1, row)[0], decoded, f"prefill of one at {row}")
+        equal_bits(
+            attend(runtime, q[row : row + 1], k, v, row + 1, row)[0],
+            decoded,
+            f"prefill of one at {row}",
+        )
     for cut in (1, 7, 128):
-        pieces = [attend(runtime, q[i : i + cut], k, v, min(i + cut, s), i) for i in range(0, s, cut)][-3:]
+        pieces = [
+            attend(runtime, q[i : i + cut], k, v, min(i + cut, s), i) for i in range(0, s, cut)
+        ][-3:]
         equal_bits(np.concatenate(pieces), whole[-sum(map(len, pieces)) :], f"chunks of {cut}")
     room = np.full((300, 2, 16), np.nan, dtype)
     k2, v2 = room.copy(), room.copy()
@@ -244,7 +293,7 @@ def test_a_changed_future_position_alters_no_earlier_row(isa, rng):
 
 
 class Sequence:
-    """Feeds tokens through the tiny model in given cuts; keeps logits of every token and the caches."""
+    """Feeds tokens through the tiny model in given cuts; keeps all logits and the caches."""
 
     def __init__(self, isa, size, weights, threads=1):
         self.runtime = open_runtime(isa, threads)
@@ -307,7 +356,9 @@ def test_buckets_and_padding_change_nothing(model, isa):
 
 
 def test_threads_change_nothing_in_a_step(model, isa):
-    same_step(Sequence(isa, *model, threads=2).feed(IDS), Sequence(isa, *model).feed(IDS), "threads")
+    same_step(
+        Sequence(isa, *model, threads=2).feed(IDS), Sequence(isa, *model).feed(IDS), "threads"
+    )
 
 
 def test_instruction_sets_of_one_level_give_equal_steps(model):
@@ -326,7 +377,9 @@ def test_a_wrong_base_is_caught(model, isa):
 
 def test_capacity_beyond_the_length_changes_nothing(model, isa):
     size, weights = model
-    small, large = (Sequence(isa, dataclasses.replace(size, capacity=c), weights).feed(IDS) for c in (12, 333))
+    small, large = (
+        Sequence(isa, dataclasses.replace(size, capacity=c), weights).feed(IDS) for c in (12, 333)
+    )
     equal_bits(small.result()["logits"], large.result()["logits"], "capacity")
     equal_bits(small.result()["k"], large.result()["k"][:, :12], "cache")
 
@@ -340,7 +393,9 @@ def test_earlier_submissions_change_nothing(model, isa):
     first = run(runtime.device, g, plan, tiny.inputs(IDS, 0, len(IDS)))
     other = run(runtime.device, g, plan, tiny.inputs(IDS[::-1], 0, len(IDS)))
     assert (other["logits"] != first["logits"]).any()
-    equal_bytes(run(runtime.device, g, plan, tiny.inputs(IDS, 0, len(IDS))), first, "third submission")
+    equal_bytes(
+        run(runtime.device, g, plan, tiny.inputs(IDS, 0, len(IDS))), first, "third submission"
+    )
 
 
 def test_the_step_walks_its_orders(model, isa):

@@ -1,12 +1,13 @@
-"""A two-layer transformer step with random weights: caches written by operators, every kind of product, logits out."""
+"""A two-layer transformer step with random weights: caches written by operators, every kind of
+product, logits out."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import numpy as np
-
-from accel import F16, tensor as T
+from accel import F16
+from accel import tensor as T
 from runner import Graph
 
 PADDING = 2**32 - 1
@@ -31,7 +32,10 @@ def weights_of(size: Size, rng) -> dict[str, np.ndarray]:
     def matrix(n, k, dtype=np.float32):
         return (rng.standard_normal((n, k)) / np.sqrt(k)).astype(dtype)
 
-    w = {"table": matrix(size.vocab, size.hidden) * 4, "final": rng.random(size.hidden).astype(np.float32) + 0.5}
+    w = {
+        "table": matrix(size.vocab, size.hidden) * 4,
+        "final": rng.random(size.hidden).astype(np.float32) + 0.5,
+    }
     for i in range(size.layers):
         w[f"{i}.norm"] = rng.random(size.hidden).astype(np.float32) + 0.5
         w[f"{i}.norm2"] = rng.random(size.hidden).astype(np.float32) + 0.5
@@ -50,7 +54,7 @@ def weights_of(size: Size, rng) -> dict[str, np.ndarray]:
 
 
 def record(runtime, size: Size, w: dict, tokens: int, form: str = "prefill", caches=None) -> Graph:
-    """The step over `tokens` tokens. `form` is prefill or decode; caches are (k, v) arrays or None for fresh ones."""
+    """The step over `tokens` tokens, form prefill or decode; caches are (k, v) arrays, or None."""
     g = Graph(runtime, f"{form}{tokens}")
     shape = (size.layers, size.capacity, size.kv_heads, size.dim)
     fresh = np.full(shape, np.nan, np.float16 if size.cache == "f16" else np.float32)
@@ -89,7 +93,11 @@ def _layer(g: Graph, size: Size, w: dict, i: int, x, k, v, shared, options):
         return T.rope(t, positions, rotary_dim=size.dim, base_name="rope_base")
 
     h = T.rms_norm(x, weight("norm"), eps=1e-5)
-    q, key, value = turn(project(h, "q", size.heads)), turn(project(h, "k", size.kv_heads)), project(h, "v", size.kv_heads)
+    q, key, value = (
+        turn(project(h, "q", size.heads)),
+        turn(project(h, "k", size.kv_heads)),
+        project(h, "v", size.kv_heads),
+    )
     if size.cache == "f16":
         key, value = T.cast(key, F16), T.cast(value, F16)
     k_next = T.scatter_rows(T.layer_state(k, i), key, slots)
@@ -99,8 +107,13 @@ def _layer(g: Graph, size: Size, w: dict, i: int, x, k, v, shared, options):
     seen = T.attention(q, k_next, v_next, lengths=lengths, scale_name="scale", **options)
     x = T.add(x, T.matmul(T.reshape(seen, [tokens, size.heads * size.dim]), weight("o")))
     h = T.rms_norm(x, weight("norm2"), eps=1e-5)
-    gate = T.Int4(weight("gate.codes"), weight("gate.scales"), biases=weight("gate.biases"),
-                  weights=size.ffn * size.hidden, group=32)
+    gate = T.Int4(
+        weight("gate.codes"),
+        weight("gate.scales"),
+        biases=weight("gate.biases"),
+        weights=size.ffn * size.hidden,
+        group=32,
+    )
     middle = T.swiglu(T.int4_matmul(h, gate, w_order="nk"), T.matmul(h, weight("up"), w_order="nk"))
     down = T.Quantized(weight("down.quants"), weight("down.scales"))
     return T.add(x, T.quant_matmul(middle, down, w_order="nk")), k, v

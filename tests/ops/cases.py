@@ -1,98 +1,13 @@
-"""One row of data per operator: operands, attributes, designed values, and how the result is judged.
+"""One row of data per operator: operands, attributes, designed values, how results are judged.
 
-The runner (runner.py) turns a point into a graph; tests, parity between instruction sets and benchmarks read these rows.
+The runner (runner.py) turns a point into a graph; tests, parity between instruction sets and
+benchmarks read these rows.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Callable
-
 import numpy as np
-
-from values import make
-
-EXACT = "exact"    # equal bits, signed zeros included; a NaN is a NaN
-BUDGET = "budget"  # within the oracle's derived error budget (specs 007)
-
-
-@dataclass(frozen=True)
-class In:
-    """One operand: declared as a port of its kind, filled by the generator `data`, seen through `view`."""
-
-    shape: tuple[int, ...]
-    dtype: str = "f32"
-    data: Any = "normal"
-    kind: str = "input"  # input, weight, state
-    view: Callable | None = None
-
-    def values(self, rng) -> np.ndarray:
-        return make(self.data, rng, self.shape, self.dtype)
-
-
-@dataclass(frozen=True)
-class Int4:
-    """An Int4 bundle over `weights` weights: planes filled directly, so that every code and odd scales occur."""
-
-    weights: int
-    group: int = 128
-    dtype: str = "f16"
-    affine: bool = False
-    constant_groups: bool = False
-
-
-@dataclass(frozen=True)
-class Quantized:
-    shape: tuple[int, int]
-    data: Any = "normal"
-
-
-@dataclass(frozen=True)
-class Scalar:
-    kind: str
-    value: float | int
-
-
-@dataclass(frozen=True)
-class Point:
-    name: str
-    operands: tuple
-    keywords: dict
-    trivial: bool = False  # a result that is all equal or all zero is the right one
-
-    def __str__(self) -> str:
-        return self.name
-
-
-def P(*operands, name: str = "", trivial: bool = False, **keywords) -> Point:
-    return Point(name or _name(operands, keywords), operands, keywords, trivial)
-
-
-def _name(operands, keywords) -> str:
-    parts = []
-    for o in (*operands, *keywords.values()):
-        if isinstance(o, In):
-            data = o.data if isinstance(o.data, str) and o.data != "normal" else ""
-            parts.append(f"{'x'.join(map(str, o.shape))}{'' if o.dtype == 'f32' else o.dtype}{data}")
-        elif isinstance(o, Int4):
-            parts.append(f"int4_{o.weights}g{o.group}{o.dtype}{'affine' if o.affine else ''}")
-        elif isinstance(o, Quantized):
-            parts.append("q" + "x".join(map(str, o.shape)))
-        elif isinstance(o, Scalar):
-            parts.append(f"{o.value}")
-        else:
-            parts.append(str(o))
-    return "-".join(parts)
-
-
-@dataclass(frozen=True)
-class Case:
-    op: str
-    bound: str
-    points: tuple[Point, ...]
-    # An independent formula: (arrays in operand order, keywords) -> float64 array; judged like the oracle.
-    outside: Callable | None = None
-    bench: tuple[Point, ...] = ()
+from case import BUDGET, EXACT, Case, In, Int4, P, Quantized, Scalar
 
 
 def _f(x):
@@ -127,11 +42,21 @@ CONTIGUOUS = Case(
     EXACT,
     tuple(
         P(In((5, 7), dtype, data, view=view), name=f"{dtype}-{view.__name__}")
-        for dtype, data in [("f32", "specials"), ("f16", "normal"), ("bf16", "normal"), ("i32", "codes"),
-                            ("u32", "codes"), ("i8", "codes"), ("u8", "codes")]
+        for dtype, data in [
+            ("f32", "specials"),
+            ("f16", "normal"),
+            ("bf16", "normal"),
+            ("i32", "codes"),
+            ("u32", "codes"),
+            ("i8", "codes"),
+            ("u8", "codes"),
+        ]
         for view in (transposed, every_column_but_first, repeated(3))
     )
-    + (P(In((257, 63), view=transposed), name="large"), P(In((2, 3, 4, 5), view=transposed), name="rank4")),
+    + (
+        P(In((513, 300), view=transposed), name="large"),
+        P(In((2, 3, 4, 5), view=transposed), name="rank4"),
+    ),
     outside=None,
 )
 
@@ -147,9 +72,10 @@ _BINARY = tuple(
         ((4, 31), (1,), "normal", "normal"),
         ((257,), (257,), "wide", "wide"),
         ((64,), (64,), "specials", "reversed_specials"),
-        ((1031,), (1031,), "subnormal", "subnormal"),
+        ((1031,), (1031,), "subnormal", "normal"),
     ]
 ) + (
+    P(In((3, 50021)), In((50021,)), name="many-chunks"),
     P(In((7, 6), view=rows_from_1), In((6,)), name="slice-packed"),
     P(In((2, 6)), In((6,), view=repeated(2)), name="broadcast-packed"),
 )
@@ -162,8 +88,13 @@ SCALE = Case(
     tuple(
         P(In(s, d, data), Scalar("f32", f))
         for d in ("f32", "f16")
-        for s, data, f in [((1,), "normal", 3.0), ((5, 67), "normal", -0.3), ((64,), "specials", 0.5),
-                           ((64,), "specials", float("inf")), ((129,), "subnormal", 0.25)]
+        for s, data, f in [
+            ((1,), "normal", 3.0),
+            ((5, 67), "normal", -0.3),
+            ((64,), "specials", 0.5),
+            ((64,), "specials", float("inf")),
+            ((129,), "subnormal", 0.25),
+        ]
     ),
 )
 
@@ -179,8 +110,14 @@ SILU = Case(
     tuple(
         P(In(s, d, data))
         for d in ("f32", "f16")
-        for s, data in [((1,), "normal"), ((5, 67), "normal"), ((4099,), "wide"), ((64,), "specials"),
-                        ((1031,), "subnormal")]
+        for s, data in [
+            ((1,), "normal"),
+            ((5, 67), "normal"),
+            ((4099,), "wide"),
+            ((100003,), "normal"),
+            ((64,), "specials"),
+            ((1031,), "subnormal"),
+        ]
     ),
     outside=_silu,
 )
@@ -190,7 +127,12 @@ SWIGLU = Case(
     tuple(
         P(In(s, d, data), In(s, d, "normal"))
         for d in ("f32", "f16")
-        for s, data in [((1,), "normal"), ((5, 67), "normal"), ((4099,), "wide"), ((64,), "specials")]
+        for s, data in [
+            ((1,), "normal"),
+            ((5, 67), "normal"),
+            ((4099,), "wide"),
+            ((64,), "specials"),
+        ]
     ),
     outside=lambda g, v: _silu(g) * v,
 )
@@ -200,8 +142,14 @@ CAST = Case(
     tuple(
         P(In(s, a, data), b)
         for a, b in [("f32", "f16"), ("f16", "f32"), ("bf16", "f32")]
-        for s, data in [((1,), "normal"), ((5, 67), "normal"), ((1031,), "wide"), ((64,), "specials"),
-                        ((1031,), "subnormal"), ((1031,), "halfway")]
+        for s, data in [
+            ((1,), "normal"),
+            ((5, 67), "normal"),
+            ((1031,), "wide"),
+            ((64,), "specials"),
+            ((1031,), "subnormal"),
+            ((1031,), "halfway"),
+        ]
     ),
 )
 
@@ -215,12 +163,15 @@ GATHER = Case(
     tuple(
         P(In((v, w), d), In(shape, "u32", ids), name=f"{v}x{w}{d}-{i}")
         for d in ("f32", "f16", "bf16")
-        for i, (v, w, shape, ids) in enumerate([
-            (1, 1, (1,), _ids(0)),
-            (7, 13, (5,), _ids(6, 0, 7, 2**32 - 1, 3)),
-            (31, 64, (2, 3), _ids(30, 30, 1, 31, 2**31, 5)),
-            (257, 67, (129,), ("below", 260)),
-        ])
+        for i, (v, w, shape, ids) in enumerate(
+            [
+                (1, 1, (1,), _ids(0)),
+                (7, 13, (5,), _ids(6, 0, 7, 2**32 - 1, 3)),
+                (31, 64, (2, 3), _ids(30, 30, 1, 31, 2**31, 5)),
+                (257, 67, (129,), ("below", 260)),
+                (40, 1030, (300,), ("below", 41)),
+            ]
+        )
     ),
     outside=lambda table, ids: np.where(
         (ids < len(table))[..., None], table[np.minimum(ids, len(table) - 1).astype(np.int64)], 0.0
@@ -243,17 +194,23 @@ SCATTER = Case(
     "scatter_rows",
     EXACT,
     tuple(
-        P(In(s, d, "codes" if d == "u32" else "normal", "state"), In(r, d, "codes" if d == "u32" else "normal"),
-          In((n,), "u32", ids), name=f"{d}-{'x'.join(map(str, s))}-{i}")
+        P(
+            In(s, d, "codes" if d == "u32" else "normal", "state"),
+            In(r, d, "codes" if d == "u32" else "normal"),
+            In((n,), "u32", ids),
+            name=f"{d}-{'x'.join(map(str, s))}-{i}",
+        )
         for d in ("f32", "f16", "bf16", "u32")
-        for i, (s, r, n, ids) in enumerate([
-            ((4, 3), (2, 3), 2, _ids(3, 0)),
-            ((7, 2, 5), (5, 2, 5), 5, _ids(1, 6, 1, 7, 2**32 - 1)),
-            ((7, 10), (5, 2, 5), 5, _ids(2, 2, 2, 0, 2)),
-            ((9,), (4,), 4, _ids(8, 9, 0, 8)),
-            ((9,), (4, 1), 4, _ids(8, 9, 0, 8)),
-            ((300, 64), (129, 64), 129, ("below", 310)),
-        ])
+        for i, (s, r, n, ids) in enumerate(
+            [
+                ((4, 3), (2, 3), 2, _ids(3, 0)),
+                ((7, 2, 5), (5, 2, 5), 5, _ids(1, 6, 1, 7, 2**32 - 1)),
+                ((7, 10), (5, 2, 5), 5, _ids(2, 2, 2, 0, 2)),
+                ((9,), (4,), 4, _ids(8, 9, 0, 8)),
+                ((9,), (4, 1), 4, _ids(8, 9, 0, 8)),
+                ((300, 64), (129, 64), 129, ("below", 310)),
+            ]
+        )
     ),
 )
 
@@ -279,11 +236,14 @@ RMS_NORM = Case(
             ((3, 127), "negative", 1e-5),
             ((2, 576), "normal", 1e-5),
             ((2, 1031), "wide", 1e-5),
+            ((130, 700), "normal", 1e-5),
             ((4, 33), "subnormal", 1e-12),
         ]
     )
-    + (P(In((3, 40), data="row_specials"), In((40,)), eps=1e-5),
-       P(In((2, 9), data="zeros"), In((9,)), eps=1e-5, trivial=True)),
+    + (
+        P(In((5, 40), data="row_specials"), In((40,)), eps=1e-5),
+        P(In((2, 9), data="zeros"), In((9,)), eps=1e-5, trivial=True),
+    ),
     outside=_rms_norm,
 )
 
@@ -308,33 +268,52 @@ SOFTMAX = Case(
             ((3, 127), "wide", False),
             ((7, 100), "at_88", False),
             ((2, 1031), "normal", False),
+            ((1, 20011), "normal", False),
+            ((3, 9001), "wide", False),
+            ((170, 300), "normal", False),
             ((3, 70), "equal", True),
             ((4, 33), "some_minus_inf", False),
         ]
     )
-    + (P(In((5, 40), data="row_specials")), P(In((2, 40), data="minus_inf"), trivial=True),
-       P(In((49,)), axis=0)),
+    + (
+        P(In((5, 40), data="row_specials")),
+        P(In((2, 40), data="minus_inf"), trivial=True),
+        P(In((49,)), axis=0),
+    ),
     outside=_softmax,
 )
 ROPE = Case(
     "rope",
     BUDGET,
     tuple(
-        P(In(x), In(p, "u32", data), rotary_dim=r, pairing=pairing, base_name=Scalar("f32", base),
-          name=f"{pairing}-{'x'.join(map(str, x))}-{r}-{data if isinstance(data, str) else data[0]}")
+        P(
+            In(x),
+            In(p, "u32", data),
+            rotary_dim=r,
+            pairing=pairing,
+            base_name=Scalar("f32", base),
+            name=f"{pairing}-{'x'.join(map(str, x))}-{r}-{data[0]}",
+        )
         for pairing in ("adjacent", "halves")
         for x, p, r, base, data in [
             ((1, 2), (1,), 2, 10000.0, _ids(1)),
             ((3, 8), (3,), 8, 10000.0, _ids(0, 1, 7)),
             ((5, 3, 64), (5,), 64, 100000.0, ("below", 4096)),
+            ((300, 4, 64), (300,), 64, 100000.0, ("below", 5000)),
             ((5, 3, 64), (15,), 48, 1e6, ("below", 2**20)),
             ((4, 2, 34), (2,), 34, 500.0, ("below", 8192)),
             ((4, 16), (4,), 8, 10000.0, _ids(2**20, 2**24 + 1, 2**31, 2**32 - 1)),
         ]
     )
     + tuple(
-        P(In((6, 32)), In((3,), "u32", ("below", 3000)), frequencies=In((8,), data="uniform"), rotary_dim=16,
-          pairing=pairing, name=f"table-{pairing}")
+        P(
+            In((6, 32)),
+            In((3,), "u32", ("below", 3000)),
+            frequencies=In((8,), data="uniform"),
+            rotary_dim=16,
+            pairing=pairing,
+            name=f"table-{pairing}",
+        )
         for pairing in ("adjacent", "halves")
     ),
 )
@@ -342,13 +321,30 @@ ROPE = Case(
 # ------------------------------------------------------------------ products
 
 _SIZES = [  # M, K, N: below, at and above vectors and tiles; primes; 1
-    (1, 1, 1), (1, 17, 5), (2, 64, 33), (3, 31, 16), (5, 129, 7), (17, 128, 65), (4, 576, 19), (33, 257, 70),
+    (1, 1, 1),
+    (1, 17, 5),
+    (2, 64, 33),
+    (3, 31, 16),
+    (5, 129, 7),
+    (17, 128, 65),
+    (4, 576, 19),
+    (33, 257, 70),
+    (3, 300, 1500),
+    (2, 1300, 9),  # beyond one slice of K
+    (100, 700, 40),  # beyond one block of rows
+    (3, 4500, 6),
 ]
 
 
 def _product_points(op):
     for w_order in ("kn", "nk"):
-        for dx, dw in [("f32", "f32"), ("f32", "f16"), ("f32", "bf16"), ("f16", "f16"), ("f16", "bf16")]:
+        for dx, dw in [
+            ("f32", "f32"),
+            ("f32", "f16"),
+            ("f32", "bf16"),
+            ("f16", "f16"),
+            ("f16", "bf16"),
+        ]:
             for m, k, n in _SIZES:
                 w = (n, k) if w_order == "nk" else (k, n)
                 head = (In((m, k), dx), In(w, dw, kind="weight"))
@@ -361,10 +357,21 @@ def _product_points(op):
         special = (In((9, 40), data="row_specials"), In(w, kind="weight"))
         tail = () if op == "matmul" else (None,)
         yield P(*special, *tail, w_order=w_order, name=f"{w_order}-specials")
-        yield P(In((2, 40), data="subnormal"), In(w, kind="weight"), *tail, w_order=w_order,
-                name=f"{w_order}-subnormal")
-        yield P(In((2, 40), data="huge"), In(w, data="huge", kind="weight"), *tail, w_order=w_order,
-                name=f"{w_order}-overflow")
+        yield P(
+            In((2, 40), data="subnormal"),
+            In(w, kind="weight"),
+            *tail,
+            w_order=w_order,
+            name=f"{w_order}-subnormal",
+        )
+        yield P(
+            In((2, 40), data="huge"),
+            In(w, data="huge", kind="weight"),
+            *tail,
+            w_order=w_order,
+            name=f"{w_order}-overflow",
+            trivial=True,
+        )
 
 
 def _matmul(x, w, w_order="kn"):
@@ -377,29 +384,57 @@ QUANT_MATMUL = Case(
     "quant_matmul",
     BUDGET,
     tuple(
-        P(In((m, k), d), Quantized((n, k) if w_order == "nk" else (k, n)), w_order=w_order,
-          name=f"{w_order}-{d}-{m}x{k}x{n}")
+        P(
+            In((m, k), d),
+            Quantized((n, k) if w_order == "nk" else (k, n)),
+            w_order=w_order,
+            name=f"{w_order}-{d}-{m}x{k}x{n}",
+        )
         for w_order in ("kn", "nk")
         for d in ("f32", "f16")
-        for m, k, n in [(1, 1, 1), (1, 32, 5), (2, 64, 33), (3, 31, 16), (5, 160, 7), (17, 128, 65), (2, 576, 19)]
+        for m, k, n in [
+            (1, 1, 1),
+            (1, 32, 5),
+            (2, 64, 33),
+            (3, 31, 16),
+            (5, 160, 7),
+            (17, 128, 65),
+            (2, 576, 19),
+            (3, 320, 1500),
+            (100, 704, 40),
+            (3, 4500, 6),
+        ]
     ),
 )
 _INT4 = [  # M, K, N, group
-    (1, 32, 3, 32), (1, 128, 17, 128), (2, 64, 33, 64), (3, 96, 16, 32), (5, 40, 7, 32), (17, 128, 65, 64),
-    (2, 576, 19, 32), (3, 31, 5, 128), (7, 256, 9, 128),
+    (1, 32, 3, 32),
+    (1, 128, 17, 128),
+    (2, 64, 33, 64),
+    (3, 96, 16, 32),
+    (5, 40, 7, 32),
+    (17, 128, 65, 64),
+    (2, 576, 19, 32),
+    (3, 31, 5, 128),
+    (7, 256, 9, 128),
+    (3, 256, 1500, 32),
+    (2, 1344, 40, 32),
+    (100, 640, 36, 64),
+    (3, 4608, 6, 128),
+    (2, 650, 9, 32),
 ]
 
 
 def _int4_points(matvec):
     for w_order in ("kn", "nk"):
-        for affine in (False, True):
+        for form in ("zeros", "biases"):
             for dtype in ("f16", "bf16", "f32"):
                 for m, k, n, group in _INT4:
                     if matvec and m > 3:
                         continue
-                    bundle = Int4(n * k, group, dtype, affine, constant_groups=n % 2 == 1 and not affine)
-                    yield P(In((k,) if matvec else (m, k)), bundle, w_order=w_order,
-                            name=f"{w_order}-{'affine' if affine else 'zeros'}-{dtype}-{m}x{k}x{n}g{group}")
+                    constant = n % 2 == 1 and form == "zeros"
+                    w = Int4(n * k, group, dtype, form == "biases", constant_groups=constant)
+                    name = f"{w_order}-{form}-{dtype}-{m}x{k}x{n}g{group}"
+                    yield P(In((k,) if matvec else (m, k)), w, w_order=w_order, name=name)
 
 
 INT4_MATVEC = Case("int4_matvec", BUDGET, tuple(_int4_points(True)))
@@ -411,28 +446,62 @@ INT4_MATMUL = Case("int4_matmul", BUDGET, tuple(_int4_points(False)))
 def _attention_points():
     for dtype in ("f32", "f16"):
         for heads, kv, dim, cap, length in [
-            (1, 1, 8, 1, 1), (4, 2, 16, 40, 33), (9, 3, 64, 300, 127), (9, 3, 64, 300, 128), (2, 1, 256, 150, 129),
-            (4, 4, 40, 260, 257), (2, 2, 8, 16, 99), (2, 1, 24, 500, 500),
+            (1, 1, 8, 1, 1),
+            (4, 2, 16, 40, 33),
+            (9, 3, 64, 300, 127),
+            (9, 3, 64, 300, 128),
+            (2, 1, 256, 150, 129),
+            (4, 4, 40, 260, 257),
+            (2, 2, 8, 16, 99),
+            (2, 1, 24, 500, 500),
         ]:
             cache = In((cap, kv, dim), dtype, ("cache", length), "state")
-            yield P(In((heads, dim)), cache, cache, lengths=In((1,), "u32", _ids(length)),
-                    scale_name=Scalar("f32", 1 / dim**0.5),
-                    name=f"decode-{dtype}-h{heads}k{kv}d{dim}-{length}of{cap}")
+            yield P(
+                In((heads, dim)),
+                cache,
+                cache,
+                lengths=In((1,), "u32", _ids(length)),
+                scale_name=Scalar("f32", 1 / dim**0.5),
+                name=f"decode-{dtype}-h{heads}k{kv}d{dim}-{length}of{cap}",
+            )
         for s, heads, kv, dim, cap, length, base in [
-            (1, 4, 2, 16, 40, 33, 32), (5, 4, 2, 16, 40, 5, 0), (7, 2, 1, 64, 300, 140, 133),
-            (130, 3, 3, 8, 300, 130, 0), (33, 2, 1, 32, 300, 289, 256), (4, 2, 2, 16, 40, 38, 36),
+            (1, 4, 2, 16, 40, 33, 32),
+            (5, 4, 2, 16, 40, 5, 0),
+            (7, 2, 1, 64, 300, 140, 133),
+            (130, 3, 3, 8, 300, 130, 0),
+            (33, 2, 1, 32, 300, 289, 256),
+            (4, 2, 2, 16, 40, 38, 36),
             (4, 2, 2, 16, 64, 4, 2**32 - 2),
         ]:
             cache = In((cap, kv, dim), dtype, ("cache", length), "state")
-            yield P(In((s, heads, dim)), cache, cache, lengths=In((1,), "u32", _ids(length)),
-                    scale_name=Scalar("f32", 1 / dim**0.5), base_name=Scalar("u32", base),
-                    name=f"prefill-{dtype}-s{s}h{heads}k{kv}d{dim}-{length}of{cap}-at{base}")
+            yield P(
+                In((s, heads, dim)),
+                cache,
+                cache,
+                lengths=In((1,), "u32", _ids(length)),
+                scale_name=Scalar("f32", 1 / dim**0.5),
+                base_name=Scalar("u32", base),
+                name=f"prefill-{dtype}-s{s}h{heads}k{kv}d{dim}-{length}of{cap}-at{base}",
+            )
         cache = In((20, 2, 16), dtype, ("cache", 0), "state")
-        yield P(In((4, 16)), cache, cache, lengths=In((1,), "u32", _ids(0)), scale_name=Scalar("f32", 0.25),
-                name=f"decode-{dtype}-empty", trivial=True)
+        yield P(
+            In((4, 16)),
+            cache,
+            cache,
+            lengths=In((1,), "u32", _ids(0)),
+            scale_name=Scalar("f32", 0.25),
+            name=f"decode-{dtype}-empty",
+            trivial=True,
+        )
         cache = In((300, 1, 64), dtype, ("cache", 300), "state")
-        yield P(In((2, 64), data="large_scores"), cache, cache, lengths=In((1,), "u32", _ids(300)),
-                scale_name=Scalar("f32", 4.0), name=f"decode-{dtype}-peaked")
+        yield P(
+            In((2, 64), data="large_scores"),
+            cache,
+            cache,
+            lengths=In((1,), "u32", _ids(300)),
+            scale_name=Scalar("f32", 4.0),
+            name=f"decode-{dtype}-peaked",
+        )
 
 
 ATTENTION = Case("attention", BUDGET, tuple(_attention_points()))
@@ -440,52 +509,140 @@ ATTENTION = Case("attention", BUDGET, tuple(_attention_points()))
 # ------------------------------------------------------------------ samplers
 
 _ROWS = [
-    ((1,), "normal"), ((5,), "ties"), ((3, 127), "ties"), ((3, 128), "normal"), ((2, 2, 129), "ties"),
-    ((4, 300), "normal"), ((6, 40), "row_specials"), ((2, 33), "signed_zeros"), ((3, 50), "negative"),
+    ((1,), "normal"),
+    ((5,), "ties"),
+    ((3, 127), "ties"),
+    ((3, 128), "normal"),
+    ((2, 2, 129), "ties"),
+    ((4, 300), "normal"),
+    ((6, 40), "row_specials"),
+    ((2, 33), "signed_zeros"),
+    ((3, 50), "negative"),
     ((2, 4097), "ties"),
+    ((1, 49152), "normal"),
 ]
 ARGMAX = Case(
     "argmax",
     EXACT,
-    tuple(P(In(s, data=d), trivial=s == (1,)) for s, d in _ROWS)
-    + (P(In((3, 20), data="nan"), trivial=True), P(In((3, 20), data="lowest"), trivial=True),
-       P(In((3, 20), data="minus_inf"), trivial=True)),
+    tuple(P(In(s, data=d), trivial=s == (1,) or d == "signed_zeros") for s, d in _ROWS)
+    + (
+        P(In((3, 20), data="nan"), trivial=True),
+        P(In((3, 20), data="lowest"), trivial=True),
+        P(In((3, 20), data="minus_inf"), trivial=True),
+    ),
 )
 TOP_K = Case(
     "top_k_mask",
     EXACT,
-    tuple(P(In(s, data=d), k, name=f"{'x'.join(map(str, s))}{d}-k{k}", trivial=s[-1] == 1)
-          for s, d in _ROWS for k in (1, 2, 40, 128) if k <= s[-1])
-    + tuple(P(In(s, data=d), k, exact=True, name=f"exact-{'x'.join(map(str, s))}{d}-k{k}")
-            for s, d in _ROWS for k in (1, 129, 200) if 1 < s[-1] and k <= s[-1])
+    tuple(
+        P(
+            In(s, data=d),
+            k,
+            name=f"{'x'.join(map(str, s))}{d}-k{k}",
+            trivial=s[-1] == 1 or d == "signed_zeros",
+        )
+        for s, d in _ROWS
+        for k in (1, 2, 40, 128)
+        if k <= s[-1]
+    )
+    + tuple(
+        P(
+            In(s, data=d),
+            k,
+            exact=True,
+            name=f"exact-{'x'.join(map(str, s))}{d}-k{k}",
+            trivial=d == "signed_zeros",
+        )
+        for s, d in _ROWS
+        for k in (1, 129, 200)
+        if s[-1] > 1 and k <= s[-1]
+    )
+    + tuple(
+        P(In((2, 40000), data=d), k, exact=True, name=f"exact-40000{d}-k{k}")
+        for d in ("clustered", "mostly_equal", "normal", "ties")
+        for k in (1000, 5000, 39999)
+    )
     + (P(In((3, 20), data="nan"), 5, trivial=True),),
 )
 TOP_P = Case(
     "top_p_mask",
     EXACT,
-    tuple(P(In(s, data=d), p, exact=exact, name=f"{'x'.join(map(str, s))}{d}-p{p}{'-exact' if exact else ''}",
-            trivial=s[-1] == 1)
-          for s, d in [((1,), "weights"), ((5,), "weights"), ((3, 127), "weights"), ((3, 300), "weights"),
-                       ((4, 1000), "weights"), ((3, 64), "tied_weights"), ((2, 4097), "weights"),
-                       ((3, 129), "peaked_weights"), ((6, 40), "weight_specials")]
-          for p in (1e-6, 0.1, 0.5, 0.9, 1.0) for exact in (False, True))
-    + (P(In((2, 64), data="zeros"), 0.5, trivial=True), P(In((2, 64), data="nan"), 0.5, trivial=True)),
+    tuple(
+        P(
+            In(s, data=d),
+            p,
+            exact=exact,
+            name=f"{'x'.join(map(str, s))}{d}-p{p}{'-exact' if exact else ''}",
+            trivial=s[-1] == 1,
+        )
+        for s, d in [
+            ((1,), "weights"),
+            ((5,), "weights"),
+            ((3, 127), "weights"),
+            ((3, 300), "weights"),
+            ((4, 1000), "weights"),
+            ((3, 64), "tied_weights"),
+            ((2, 4097), "weights"),
+            ((1, 49152), "peaked_weights"),
+            ((2, 40000), "clustered"),
+            ((2, 40000), "mostly_equal"),
+            ((3, 129), "peaked_weights"),
+            ((6, 40), "weight_specials"),
+        ]
+        for p in (1e-6, 0.1, 0.5, 0.9, 1.0)
+        for exact in (False, True)
+    )
+    + (
+        P(In((2, 64), data="zeros"), 0.5, trivial=True),
+        P(In((2, 64), data="nan"), 0.5, trivial=True),
+    ),
 )
 _DRAWS = ("list", (0.0, 0.99999994, 1.0, -1.0, float("nan"), 0.5, 0.25))
 SAMPLE_CATEGORICAL = Case(
     "sample_categorical",
     EXACT,
-    tuple(P(In((7, n), data=d), In((7,), data=_DRAWS), name=f"{n}{d}", trivial=n == 1)
-          for n in (1, 255, 256, 257, 1000, 4097) for d in ("weights", "sparse_weights"))
-    + (P(In((2, 3, 50), data="weights"), In((2, 3), data="uniform"), name="rank3"),
-       P(In((50,), data="weights"), In((1,), data="uniform"), name="rank1", trivial=True),
-       P(In((7, 151936), data="weights"), In((7,), data=_DRAWS), name="151936"),
-       P(In((7, 300), data="zeros"), In((7,), data=_DRAWS), name="all-zero", trivial=True),
-       P(In((7, 300), data="nan"), In((7,), data=_DRAWS), name="nan", trivial=True),
-       P(In((7, 300), data="weight_specials"), In((7,), data=_DRAWS), name="specials", trivial=True)),
+    tuple(
+        P(In((7, n), data=d), In((7,), data=_DRAWS), name=f"{n}{d}", trivial=n == 1)
+        for n in (1, 255, 256, 257, 1000, 4097)
+        for d in ("weights", "sparse_weights")
+    )
+    + (
+        P(In((2, 3, 50), data="weights"), In((2, 3), data="uniform"), name="rank3"),
+        P(In((50,), data="weights"), In((1,), data="uniform"), name="rank1", trivial=True),
+        P(In((7, 151936), data="weights"), In((7,), data=_DRAWS), name="151936"),
+        P(In((7, 300), data="zeros"), In((7,), data=_DRAWS), name="all-zero", trivial=True),
+        P(In((7, 300), data="nan"), In((7,), data=_DRAWS), name="nan", trivial=True),
+        P(
+            In((7, 300), data="weight_specials"),
+            In((7,), data=_DRAWS),
+            name="specials",
+            trivial=True,
+        ),
+    ),
 )
 
 CASES = (
-    CONTIGUOUS, ADD, MUL, SCALE, SILU, SWIGLU, CAST, GATHER, QUANT_GATHER, SCATTER, RMS_NORM, SOFTMAX, ROPE, MATMUL,
-    LINEAR, QUANT_MATMUL, INT4_MATVEC, INT4_MATMUL, ATTENTION, ARGMAX, TOP_K, TOP_P, SAMPLE_CATEGORICAL,
+    CONTIGUOUS,
+    ADD,
+    MUL,
+    SCALE,
+    SILU,
+    SWIGLU,
+    CAST,
+    GATHER,
+    QUANT_GATHER,
+    SCATTER,
+    RMS_NORM,
+    SOFTMAX,
+    ROPE,
+    MATMUL,
+    LINEAR,
+    QUANT_MATMUL,
+    INT4_MATVEC,
+    INT4_MATMUL,
+    ATTENTION,
+    ARGMAX,
+    TOP_K,
+    TOP_P,
+    SAMPLE_CATEGORICAL,
 )

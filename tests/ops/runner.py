@@ -1,18 +1,17 @@
-"""Runs one point: a graph through the Python API, buffers between guard bytes, and the oracle beside it."""
+"""Runs one point: a graph through the Python API, guarded buffers, and the oracle beside it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-import numpy as np
-
 import accel
+import numpy as np
 from accel import _core
 from accel import tensor as T
-from cases import EXACT, In, Int4, Point, Quantized, Scalar
+from case import EXACT, In, Int4, Point, Quantized, Scalar
 from values import NAMES, NUMPY
 
-GUARD = 64       # elements before and after each bound range
+GUARD = 64  # elements before and after each bound range
 SENTINEL = 0xA5  # byte
 
 
@@ -21,11 +20,15 @@ class Recorded:
     """A builder with one operator, its port contents and scalars."""
 
     builder: object
-    ports: dict = field(default_factory=dict)    # name -> array: inputs, weights, states before the run
+    ports: dict = field(
+        default_factory=dict
+    )  # name -> array: inputs, weights, states before the run
     scalars: dict = field(default_factory=dict)  # name -> (kind, value)
     outputs: dict = field(default_factory=dict)  # name -> (dtype, shape)
     written: list = field(default_factory=list)  # states that the graph writes
-    arrays: list = field(default_factory=list)   # what each tensor operand holds, for outside formulas
+    arrays: list = field(
+        default_factory=list
+    )  # what each tensor operand holds, for outside formulas
 
 
 class Graph(Recorded):
@@ -96,7 +99,11 @@ def _int4(r: Recorded, name: str, o: Int4, rng):
     if o.weights % 8:
         words[-1] &= np.uint32((1 << 4 * (o.weights % 8)) - 1)
     scales = (rng.random(groups) * 0.2 + 0.01).astype(NUMPY[o.dtype])
-    offsets = rng.uniform(-1, 1, groups) if o.affine else rng.integers(0, 16, groups) + rng.choice([0, 0.3, 1e-5], groups)
+    offsets = (
+        rng.uniform(-1, 1, groups)
+        if o.affine
+        else rng.integers(0, 16, groups) + rng.choice([0, 0.3, 1e-5], groups)
+    )
     if o.constant_groups:
         scales[::2] = 0
     second = "biases" if o.affine else "zeros"
@@ -104,7 +111,9 @@ def _int4(r: Recorded, name: str, o: Int4, rng):
     handles = {}
     for plane, array in planes.items():
         r.ports[f"{name}.{plane}"] = array
-        handles[plane] = r.builder.weight(f"{name}.{plane}", dtype_of("u32" if plane == "codes" else o.dtype), array.shape)
+        handles[plane] = r.builder.weight(
+            f"{name}.{plane}", dtype_of("u32" if plane == "codes" else o.dtype), array.shape
+        )
     return T.Int4(weights=o.weights, group=o.group, **handles)
 
 
@@ -122,13 +131,15 @@ def _quantized(r: Recorded, name: str, o: Quantized, rng):
 
 
 def guarded(device, dtype: str, array: np.ndarray | None, count: int):
-    """A buffer with sentinel bytes around a view of `count` elements; the view and the whole bytes."""
+    """A view of `count` elements between sentinel bytes, and the bytes of the whole buffer."""
     buffer = device.new_buffer(dtype_of(dtype), count + 2 * GUARD)
     whole = buffer.numpy().view(np.uint8).reshape(-1)
     whole[:] = SENTINEL
     size = NUMPY[dtype].itemsize
     if array is not None:
-        whole[GUARD * size : (GUARD + count) * size] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        whole[GUARD * size : (GUARD + count) * size] = (
+            np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        )
     return buffer.view(GUARD, count), whole
 
 
@@ -139,7 +150,9 @@ def run(device, r: Recorded, plan=None, ports: dict | None = None) -> dict[str, 
     bindings, wholes = {}, {}
     for port in plan.ports():
         n = int(np.prod(port.shape))
-        bindings[port.name], wholes[port.name] = guarded(device, str(port.dtype), contents.get(port.name), n)
+        bindings[port.name], wholes[port.name] = guarded(
+            device, str(port.dtype), contents.get(port.name), n
+        )
     before = {name: whole.copy() for name, whole in wholes.items()}
     assert plan.submit(bindings, scalar_values(r)).wait()
     results = {}
@@ -154,7 +167,9 @@ def run(device, r: Recorded, plan=None, ports: dict | None = None) -> dict[str, 
             inner = whole[edge : len(whole) - edge].copy()
             results[port.name] = inner.view(NUMPY[str(port.dtype)]).reshape(tuple(port.shape))
         else:
-            assert not len(changed), f"{port.name}: an operand was written at byte {changed[0] - edge}"
+            assert not len(changed), (
+                f"{port.name}: an operand was written at byte {changed[0] - edge}"
+            )
     return results
 
 
@@ -164,13 +179,17 @@ def scalar_values(r: Recorded) -> dict:
 
 def scalar_bits(r: Recorded) -> dict[str, int]:
     return {
-        name: int(np.float32(v).view(np.uint32)) if kind == "f32" else int(v) for name, (kind, v) in r.scalars.items()
+        name: int(np.float32(v).view(np.uint32)) if kind == "f32" else int(v)
+        for name, (kind, v) in r.scalars.items()
     }
 
 
 def oracle(r: Recorded, level: str = "f64", ports: dict | None = None) -> dict:
     """{port: (values, budgets or None)} as float64 arrays."""
-    contents = {name: np.ascontiguousarray(a).reshape(-1).view(np.uint8) for name, a in {**r.ports, **(ports or {})}.items()}
+    contents = {
+        name: np.ascontiguousarray(a).reshape(-1).view(np.uint8)
+        for name, a in {**r.ports, **(ports or {})}.items()
+    }
     return _core.oracle(r.builder, contents, scalar_bits(r), level=level, budgets=level == "f64")
 
 
@@ -184,8 +203,10 @@ def equal_bits(got: np.ndarray, want: np.ndarray, what: str) -> None:
     same = (got == want) & (np.signbit(got) == np.signbit(want)) | (np.isnan(got) & np.isnan(want))
     if not same.all():
         at = tuple(int(i[0]) for i in np.nonzero(~same))
-        raise AssertionError(f"{what}: {(~same).sum()} of {same.size} differ, first at {at}: "
-                             f"{got[at]!r} and must be {want[at]!r}")
+        raise AssertionError(
+            f"{what}: {(~same).sum()} of {same.size} differ, first at {at}: "
+            f"{got[at]!r} and must be {want[at]!r}"
+        )
 
 
 def within(got: np.ndarray, want: np.ndarray, budget: np.ndarray, what: str) -> float:
@@ -199,8 +220,10 @@ def within(got: np.ndarray, want: np.ndarray, budget: np.ndarray, what: str) -> 
     ok = np.where(special, (got == want) | (np.isnan(got) & np.isnan(want)), error <= budget) | free
     if not ok.all():
         at = tuple(int(i[0]) for i in np.nonzero(~ok))
-        raise AssertionError(f"{what}: {(~ok).sum()} of {ok.size} beyond the budget, first at {at}: {got[at]!r} and "
-                             f"must be {want[at]!r} within {budget[at]:.3g}")
+        raise AssertionError(
+            f"{what}: {(~ok).sum()} of {ok.size} beyond the budget, first at {at}: {got[at]!r} and "
+            f"must be {want[at]!r} within {budget[at]:.3g}"
+        )
     usual = ~special & ~free & (budget > 0)
     return float((error[usual] / budget[usual]).max()) if usual.any() else 0.0
 
@@ -219,7 +242,9 @@ def judge(bound: str, got: dict, want: dict, what: str) -> float:
 def assert_not_trivial(results: dict, what: str) -> None:
     for name, values in results.items():
         values = np.asarray(values, np.float64).ravel()
-        assert len(values) < 2 or len(np.unique(values[~np.isnan(values)])) > 1, f"{what} {name}: one value everywhere"
+        assert len(values) < 2 or len(np.unique(values[~np.isnan(values)])) > 1, (
+            f"{what} {name}: one value everywhere"
+        )
 
 
 def equal_bytes(a: dict, b: dict, what: str) -> None:

@@ -1,8 +1,7 @@
-"""Views composed at random, then contiguous: numpy's strided arrays are the reference walk (CONTRACT 26.13)."""
+"""Views composed at random, then contiguous: numpy's strided arrays are the reference walk."""
 
 import numpy as np
 import pytest
-
 from accel import tensor as T
 from conftest import open_runtime
 from runner import Graph, equal_bits, run
@@ -32,7 +31,10 @@ def step(rng, t, a: np.ndarray, root: np.ndarray):
         cut[axis] = slice(start, end)
         return T.slice(t, axis, start, end), a[tuple(cut)]
     if kind == 3 and rank < 8:
-        shape = [int(rng.integers(1, 4)), *(int(rng.integers(1, 4)) if n == 1 else n for n in a.shape)]
+        shape = [
+            int(rng.integers(1, 4)),
+            *(int(rng.integers(1, 4)) if n == 1 else n for n in a.shape),
+        ]
         return T.broadcast(t, shape), np.broadcast_to(a, shape)
     if kind == 4 and is_contiguous(a, root):
         return T.reshape(t, [a.size]), a.reshape(a.size)
@@ -40,7 +42,10 @@ def step(rng, t, a: np.ndarray, root: np.ndarray):
 
 
 def is_contiguous(a: np.ndarray, root: np.ndarray) -> bool:
-    return a.flags.c_contiguous and a.__array_interface__["data"][0] == root.__array_interface__["data"][0]
+    return (
+        a.flags.c_contiguous
+        and a.__array_interface__["data"][0] == root.__array_interface__["data"][0]
+    )
 
 
 @pytest.mark.parametrize("dtype", list(NUMPY))
@@ -56,7 +61,7 @@ def test_composed_views_equal_the_reference_walk(dtype, rank, isa, rng):
         packed = T.contiguous(t)
         assert tuple(packed.shape) == a.shape
         if is_contiguous(a, array):
-            # Nothing moved, and an input cannot be an output: an operator in between gives it a port.
+            # Nothing moved, and an input cannot be an output: an operator in between helps.
             if dtype not in ("f32", "f16"):
                 continue
             packed = T.mul(t, g.port("one", np.ones(1, array.dtype)))

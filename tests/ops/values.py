@@ -6,12 +6,33 @@ import ml_dtypes
 import numpy as np
 
 NUMPY = {
-    "f32": np.dtype(np.float32), "f16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16),
-    "i32": np.dtype(np.int32), "u32": np.dtype(np.uint32), "i8": np.dtype(np.int8), "u8": np.dtype(np.uint8),
+    "f32": np.dtype(np.float32),
+    "f16": np.dtype(np.float16),
+    "bf16": np.dtype(ml_dtypes.bfloat16),
+    "i32": np.dtype(np.int32),
+    "u32": np.dtype(np.uint32),
+    "i8": np.dtype(np.int8),
+    "u8": np.dtype(np.uint8),
 }
 NAMES = {dtype: name for name, dtype in NUMPY.items()}
-_SPECIALS = [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 1e-45, -1e-45, 1.1754942e-38, 3.4028235e38, -3.4028235e38,
-             65504.0, 65520.0, 2.0**-24, 2.0**-25]
+_SPECIALS = [
+    0.0,
+    -0.0,
+    1.0,
+    -1.0,
+    np.inf,
+    -np.inf,
+    np.nan,
+    1e-45,
+    -1e-45,
+    1.1754942e-38,
+    3.4028235e38,
+    -3.4028235e38,
+    65504.0,
+    65520.0,
+    2.0**-24,
+    2.0**-25,
+]
 
 
 def make(data, rng: np.random.Generator, shape, dtype: str) -> np.ndarray:
@@ -100,13 +121,15 @@ def halfway(rng, shape):
     low, high = base.view(np.float16), (base + np.uint16(1)).view(np.float16)
     middle = ((low.astype(np.float64) + high.astype(np.float64)) / 2).astype(np.float32)
     step = rng.integers(-1, 2, shape).astype(np.int32)
-    return (middle.view(np.int32) + step).view(np.float32) * rng.choice(np.array([-1, 1], np.float32), shape)
+    return (middle.view(np.int32) + step).view(np.float32) * rng.choice(
+        np.array([-1, 1], np.float32), shape
+    )
 
 
 def row_specials(rng, shape):
     """Rows that hold +inf, NaN, -inf, and one ordinary row after them."""
     values = rng.standard_normal(shape)
-    for row, special in zip(values.reshape(-1, shape[-1]), [np.inf, np.nan, -np.inf]):
+    for row, special in zip(values.reshape(-1, shape[-1]), [np.inf, np.nan, -np.inf], strict=False):
         row[shape[-1] // 3] = special
     return values
 
@@ -143,8 +166,19 @@ def tied_weights(rng, shape):
     return rng.integers(0, 4, shape) / 16
 
 
+def clustered(rng, shape):
+    """Values a few last bits apart: every digit of a radix walk decides."""
+    return 1 + rng.integers(0, 3000, shape) * 2.0**-23
+
+
+def mostly_equal(rng, shape):
+    return np.where(rng.random(shape) < 0.9, 0.25, rng.random(shape))
+
+
 def sparse_weights(rng, shape):
-    return np.where(rng.random(shape) < 0.9, 0.0, rng.random(shape)) + 1e-9 * (np.arange(shape[-1]) == 0)
+    return np.where(rng.random(shape) < 0.9, 0.0, rng.random(shape)) + 1e-9 * (
+        np.arange(shape[-1]) == 0
+    )
 
 
 def peaked_weights(rng, shape):
@@ -153,14 +187,45 @@ def peaked_weights(rng, shape):
 
 def weight_specials(rng, shape):
     values = rng.random(shape)
-    for row, special in zip(values.reshape(-1, shape[-1]), [np.nan, np.inf, -0.0, -1.0]):
+    for row, special in zip(
+        values.reshape(-1, shape[-1]), [np.nan, np.inf, -0.0, -1.0], strict=False
+    ):
         row[shape[-1] // 3] = special
     return values
 
 
 GENERATORS = {
     f.__name__: f
-    for f in (normal, uniform, codes, below, zeros, equal, negative, ties, signed_zeros, wide, at_88, huge,
-              large_scores, subnormal, specials, reversed_specials, halfway, row_specials, some_minus_inf, minus_inf,
-              nan, lowest, cache, weights, tied_weights, sparse_weights, peaked_weights, weight_specials)
+    for f in (
+        normal,
+        uniform,
+        codes,
+        below,
+        zeros,
+        equal,
+        negative,
+        ties,
+        signed_zeros,
+        wide,
+        at_88,
+        huge,
+        large_scores,
+        subnormal,
+        specials,
+        reversed_specials,
+        halfway,
+        row_specials,
+        some_minus_inf,
+        minus_inf,
+        nan,
+        lowest,
+        cache,
+        weights,
+        tied_weights,
+        clustered,
+        mostly_equal,
+        sparse_weights,
+        peaked_weights,
+        weight_specials,
+    )
 } | {"list": given}

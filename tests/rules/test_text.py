@@ -52,13 +52,17 @@ def unknown_name(span: str, everything: str, targets: set[str]) -> bool:
     if SKIPPED.search(span):
         return False
     if re.fullmatch(r"\.?[\w.-]+(/[\w.-]+)+/?", span):
-        return not (ROOT / span).exists() and not (ROOT / "cpp" / span).exists()
+        return not any(path.exists() for path in (ROOT / span, ROOT / "cpp" / span)) and (
+            span not in everything
+        )
     if re.fullmatch(r"ACCEL_\w+", span):
         return span not in everything
     if re.fullmatch(r"accel(\.\w+)+(\(\))?", span):
         return not resolves(span.removesuffix("()"))
     if re.fullmatch(r"[a-z]\w*(\(\))?", span) and ("_" in span or span.endswith("()")):
-        return not re.search(rf"\b{span.removesuffix('()')}\b", everything)
+        # A name that ends in a number may be put together, as the plans of one bucket each are.
+        word = re.escape(span.removesuffix("()").rstrip("0123456789").rstrip("_"))
+        return not re.search(rf"\b{word}" if span[-1].isdigit() else rf"\b{word}\b", everything)
     return False
 
 

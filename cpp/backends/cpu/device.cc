@@ -14,7 +14,8 @@ namespace {
 class CpuBuffer : public Buffer {
  public:
   // The live count was raised by the device.
-  CpuBuffer(DevicePtr device, std::shared_ptr<std::atomic<int64_t>> live, std::shared_ptr<void> memory) {
+  CpuBuffer(DevicePtr device, std::shared_ptr<std::atomic<int64_t>> live,
+            std::shared_ptr<void> memory) {
     device_ = std::move(device);
     live_ = std::move(live);
     host_ = memory.get();
@@ -25,7 +26,8 @@ class CpuBuffer : public Buffer {
 class CpuDevice : public Device {
  public:
   CpuDevice(const CpuOptions& options, const accel_cpu::KernelTable& table, DeviceInfo info)
-      : info_(std::move(info)), core_(std::make_shared<CpuCore>(options, table, info_.threads)),
+      : info_(std::move(info)),
+        core_(std::make_shared<CpuCore>(options, table, info_.threads)),
         worker_(std::make_shared<Worker>(core_)) {}
 
   const DeviceInfo& info() const override { return info_; }
@@ -42,7 +44,8 @@ class CpuDevice : public Device {
 
  private:
   void check_open() const;
-  BufferPtr finish(std::shared_ptr<void> memory, DType dtype, int64_t count, const std::string& label);
+  BufferPtr finish(std::shared_ptr<void> memory, DType dtype, int64_t count,
+                   const std::string& label);
 
   const DeviceInfo info_;
   const std::shared_ptr<CpuCore> core_;
@@ -69,28 +72,36 @@ void CpuDevice::check_alive() const {
 
 void CpuDevice::check_open() const {
   check_alive();
-  if (closed()) throw bind_error("lifetime", "device", "device " + info_.name + " is closed and must be open");
+  if (closed())
+    throw bind_error("lifetime", "device", "device " + info_.name + " is closed and must be open");
 }
 
 std::string name_or(const std::string& label, const char* kind) {
   return label.empty() ? std::string(kind) : kind + (" " + label);
 }
 
-// Throws unless count elements make a buffer within the limit; compared in elements, so that nothing overflows.
+// Throws unless count elements make a buffer within the limit; compared in elements, so that
+// nothing overflows.
 void check_count(const char* what, DType dtype, int64_t count, int64_t limit) {
-  if (count < 1) throw attr_error(what, "count", std::string(what) + ": count is " + std::to_string(count) +
-                                                     " and must be positive");
+  if (count < 1)
+    throw attr_error(
+        what, "count",
+        std::string(what) + ": count is " + std::to_string(count) + " and must be positive");
   if (count <= limit / size_of(dtype)) return;
   const int64_t bytes = count > INT64_MAX / size_of(dtype) ? INT64_MAX : count * size_of(dtype);
-  throw capacity_error("too_large", std::string(what) + ": count is " + std::to_string(count) + " x " + name_of(dtype) +
-                           " and must be at most " + std::to_string(limit) + " bytes (max_bytes of the device)",
+  throw capacity_error("too_large",
+                       std::string(what) + ": count is " + std::to_string(count) + " x " +
+                           name_of(dtype) + " and must be at most " + std::to_string(limit) +
+                           " bytes (max_bytes of the device)",
                        bytes, memory_available(), limit);
 }
 
-BufferPtr CpuDevice::finish(std::shared_ptr<void> memory, DType dtype, int64_t count, const std::string& label) {
+BufferPtr CpuDevice::finish(std::shared_ptr<void> memory, DType dtype, int64_t count,
+                            const std::string& label) {
   std::lock_guard<std::mutex> lock(mutex_);
   check_open();
-  auto buffer = std::make_shared<CpuBuffer>(shared_from_this(), core_->live_buffers, std::move(memory));
+  auto buffer =
+      std::make_shared<CpuBuffer>(shared_from_this(), core_->live_buffers, std::move(memory));
   core_->live_buffers->fetch_add(1, std::memory_order_acq_rel);
   buffer->dtype = dtype;
   buffer->count = count;
@@ -101,19 +112,20 @@ BufferPtr CpuDevice::finish(std::shared_ptr<void> memory, DType dtype, int64_t c
 BufferPtr CpuDevice::new_buffer(DType dtype, int64_t count, const std::string& label) {
   check_open();
   check_count("new_buffer", dtype, count, core_->max_bytes);
-  return finish(allocate_zeroed(count * size_of(dtype), core_->max_bytes, name_or(label, "buffer")), dtype, count,
-                label);
+  return finish(allocate_zeroed(count * size_of(dtype), core_->max_bytes, name_or(label, "buffer")),
+                dtype, count, label);
 }
 
-BufferPtr CpuDevice::wrap(void* host, DType dtype, int64_t count, bool writable, std::shared_ptr<void> owner,
-                          const std::string& label) {
+BufferPtr CpuDevice::wrap(void* host, DType dtype, int64_t count, bool writable,
+                          std::shared_ptr<void> owner, const std::string& label) {
   check_open();
   check_count("wrap", dtype, count, INT64_MAX);
   if (!host) throw attr_error("wrap", "host", "wrap: host is null and must be an address");
   if (reinterpret_cast<uintptr_t>(host) % uintptr_t(size_of(dtype)))
-    throw bind_error("alignment", label, name_or(label, "memory") + " starts at an address that is no multiple of " +
-                         std::to_string(size_of(dtype)) + " and must be aligned to its elements (" + name_of(dtype) +
-                         "); device.buffer() makes an aligned copy");
+    throw bind_error("alignment", label,
+                     name_or(label, "memory") + " starts at an address that is no multiple of " +
+                         std::to_string(size_of(dtype)) + " and must be aligned to its elements (" +
+                         name_of(dtype) + "); device.buffer() makes an aligned copy");
   // The bytes belong to the owner; the pointer only says where they are.
   BufferPtr buffer = finish(std::shared_ptr<void>(std::move(owner), host), dtype, count, label);
   buffer->writable = writable;
@@ -124,7 +136,8 @@ QueuePtr CpuDevice::default_queue() {
   check_open();
   std::lock_guard<std::mutex> lock(mutex_);
   if (QueuePtr queue = default_queue_.lock()) return queue;
-  QueuePtr queue = std::make_shared<WorkerQueue>(shared_from_this(), worker_, core_, "default", false);
+  QueuePtr queue =
+      std::make_shared<WorkerQueue>(shared_from_this(), worker_, core_, "default", false);
   default_queue_ = queue;
   return queue;
 }
@@ -133,7 +146,8 @@ QueuePtr CpuDevice::new_queue(const std::string& label) {
   check_open();  // before the lock: a forked child must not wait for a thread it does not have
   std::lock_guard<std::mutex> lock(mutex_);
   check_open();
-  return std::make_shared<WorkerQueue>(shared_from_this(), std::make_shared<Worker>(core_), core_, label, true);
+  return std::make_shared<WorkerQueue>(shared_from_this(), std::make_shared<Worker>(core_), core_,
+                                       label, true);
 }
 
 std::unique_ptr<Program> CpuDevice::compile(const PlanData& plan) {
@@ -154,8 +168,9 @@ void CpuDevice::close() {
     if (const int64_t n = buffers + queues + programs + work)
       throw bind_error("lifetime", info_.name,
                        "device " + info_.name + " has " + std::to_string(n) + " live children (" +
-                           std::to_string(buffers) + " buffers, " + std::to_string(queues) + " queues, " +
-                           std::to_string(programs) + " plans, " + std::to_string(work) +
+                           std::to_string(buffers) + " buffers, " + std::to_string(queues) +
+                           " queues, " + std::to_string(programs) + " plans, " +
+                           std::to_string(work) +
                            " submissions in flight) and must have none to close");
     closed_.store(true, std::memory_order_release);
   }
@@ -164,17 +179,20 @@ void CpuDevice::close() {
 
 int thread_count(const CpuOptions& options) {
   if (options.threads < 0 || options.threads > kMaxThreads)
-    throw attr_error("open_cpu", "threads", "open_cpu: threads is " + std::to_string(options.threads) +
+    throw attr_error("open_cpu", "threads",
+                     "open_cpu: threads is " + std::to_string(options.threads) +
                          " and must be 0 (all cores) to " + std::to_string(kMaxThreads));
   return options.threads ? options.threads : std::min(usable_cpus(), kMaxThreads);
 }
 
 void check_options(const CpuOptions& options) {
   if (options.debug_fill < -1 || options.debug_fill > 255)
-    throw attr_error("open_cpu", "debug_fill", "open_cpu: debug_fill is " + std::to_string(options.debug_fill) +
+    throw attr_error("open_cpu", "debug_fill",
+                     "open_cpu: debug_fill is " + std::to_string(options.debug_fill) +
                          " and must be a byte, 0 to 255");
   if (options.lose_at < 0)
-    throw attr_error("open_cpu", "lose_at", "open_cpu: lose_at is " + std::to_string(options.lose_at) +
+    throw attr_error("open_cpu", "lose_at",
+                     "open_cpu: lose_at is " + std::to_string(options.lose_at) +
                          " and must be a submission's number, from 1");
 }
 
@@ -190,13 +208,17 @@ DeviceInfo info_of(const accel_cpu::KernelTable& table, const CpuOptions& option
   i.threads = thread_count(options);
   i.capabilities = {"host_memory", "queues"};
   const int64_t total = memory_total();
-  i.limits = {{"alignment", kAlignment}, {"max_bytes", total > 0 ? total : int64_t(1) << 40}, {"threads", i.threads}};
+  i.limits = {{"alignment", kAlignment},
+              {"max_bytes", total > 0 ? total : int64_t(1) << 40},
+              {"threads", i.threads}};
   return i;
 }
 
 }  // namespace
 
-DeviceInfo cpu_info(const CpuOptions& options) { return info_of(pick_table(options.isa), options); }
+DeviceInfo cpu_info(const CpuOptions& options) {
+  return info_of(pick_table(options.isa), options);
+}
 
 DevicePtr open_cpu_with(const accel_cpu::KernelTable& table, const CpuOptions& options) {
   check_fork();

@@ -1,4 +1,5 @@
-// The CPU device. open_cpu() is declared in exec/device.h; here is what tests and benchmarks need besides.
+// The CPU device. open_cpu() is declared in exec/device.h; here is what tests and benchmarks need
+// besides.
 #pragma once
 #include "backends/cpu/kernel_api.h"
 #include "exec/device.h"

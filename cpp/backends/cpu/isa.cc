@@ -58,7 +58,8 @@ struct Features {
   bool avx2 = false, avx512 = false;
 };
 
-// Register state that the operating system saves; a feature whose registers it does not save must not be used.
+// Register state that the operating system saves; a feature whose registers it does not save must
+// not be used.
 uint32_t saved_state() {
   uint32_t low, high;
   asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
@@ -110,8 +111,8 @@ const accel_cpu::KernelTable& pick_table(const std::string& forced) {
     best = table;
   }
   if (!want.empty())
-    throw unsupported_error("open_cpu: " + source + " is " + want + " and must be one that this machine runs: " +
-                            usable);
+    throw unsupported_error("open_cpu: " + source + " is " + want +
+                            " and must be one that this machine runs: " + usable);
   ACCEL_CHECK(best);
   return *best;
 }
@@ -144,7 +145,8 @@ std::string cpu_name() {
   unsigned words[12];
   bool all = true;
   for (unsigned i = 0; i < 3; ++i)
-    all = all && __get_cpuid(0x80000002 + i, &words[4 * i], &words[4 * i + 1], &words[4 * i + 2], &words[4 * i + 3]);
+    all = all && __get_cpuid(0x80000002 + i, &words[4 * i], &words[4 * i + 1], &words[4 * i + 2],
+                             &words[4 * i + 3]);
   if (all) {
     char text[49] = {};
     std::memcpy(text, words, 48);
@@ -159,7 +161,8 @@ std::string cpu_name() {
 std::string cpu_vendor() {
 #ifdef ACCEL_X86
   unsigned a, words[3];
-  if (__get_cpuid(0, &a, &words[0], &words[2], &words[1])) return std::string(reinterpret_cast<char*>(words), 12);
+  if (__get_cpuid(0, &a, &words[0], &words[2], &words[1]))
+    return std::string(reinterpret_cast<char*>(words), 12);
 #endif
 #ifdef __APPLE__
   return "Apple";

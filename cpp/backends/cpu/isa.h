@@ -7,12 +7,13 @@
 
 namespace accel {
 
-// True when processor and operating system both support the instruction set ("base", "avx2", "avx512", "neon").
+// True when processor and operating system both support the instruction set ("base", "avx2",
+// "avx512", "neon").
 bool machine_has(const std::string& isa);
 // Tables that this build holds, best last.
 const std::vector<const accel_cpu::KernelTable*>& built_tables();
-// The table `forced` names, else the one of ACCEL_CPU_ISA, else the best that the machine has. Throws
-// unsupported_error for one that this machine or build lacks.
+// The table `forced` names, else the one of ACCEL_CPU_ISA, else the best that the machine has.
+// Throws unsupported_error for one that this machine or build lacks.
 const accel_cpu::KernelTable& pick_table(const std::string& forced);
 
 // CPUs that this process may use, bounded by the control group's quota; at least 1.

@@ -16,8 +16,9 @@ namespace accel {
 static constexpr int64_t kSpinNs = 50000;
 static constexpr uint32_t kMaxChunks = (1u << 20) - 1;  // of one generation, as packed below
 
-// A woken worker is otherwise often put on the dispatching thread's CPU, drains the job alone and spins there: two
-// threads then run at the speed of one. Where pinning is refused the thread goes on unpinned.
+// A woken worker is otherwise often put on the dispatching thread's CPU, drains the job alone and
+// spins there: two threads then run at the speed of one. Where pinning is refused the thread goes
+// on unpinned.
 static void pin_to(int cpu) {
 #if defined(__linux__)
   cpu_set_t one;
@@ -90,12 +91,14 @@ void Pool::run(uint32_t n, Fn fn, void* context) {
     return;
   }
   fn_ = fn, context_ = context;
-  for (uint32_t base = 0; base < n; base += kMaxChunks) run_slice(base, std::min(n - base, kMaxChunks));
+  for (uint32_t base = 0; base < n; base += kMaxChunks)
+    run_slice(base, std::min(n - base, kMaxChunks));
 }
 
-// A run packs (generation 24, end 20, next 20) and is published after the fields of the job. A worker reads those only
-// after it has taken a chunk by a compare-exchange, and the dispatcher rewrites them only when no chunk is
-// outstanding. A generation that comes round again is harmless: a chunk can be taken only from the live job.
+// A run packs (generation 24, end 20, next 20) and is published after the fields of the job. A
+// worker reads those only after it has taken a chunk by a compare-exchange, and the dispatcher
+// rewrites them only when no chunk is outstanding. A generation that comes round again is harmless:
+// a chunk can be taken only from the live job.
 void Pool::run_slice(uint32_t base, uint32_t n) {
   const uint64_t T = uint64_t(threads_);
   base_ = base, n_ = n;
@@ -125,10 +128,12 @@ void Pool::drain(uint32_t generation, uint32_t thread) {
     for (;;) {
       const uint32_t end = uint32_t(v >> 20) & 0xFFFFF, next = uint32_t(v) & 0xFFFFF;
       if (uint32_t(v >> 40) != generation || next >= end) break;
-      if (!run.compare_exchange_weak(v, own ? v + 1 : v - (1u << 20), std::memory_order_acq_rel)) continue;
+      if (!run.compare_exchange_weak(v, own ? v + 1 : v - (1u << 20), std::memory_order_acq_rel))
+        continue;
       const uint32_t n = n_;
       fn_(context_, base_ + (own ? next : end - 1), thread);
-      if (done_.fetch_add(1, std::memory_order_seq_cst) + 1 == n && waiting_.load(std::memory_order_seq_cst))
+      if (done_.fetch_add(1, std::memory_order_seq_cst) + 1 == n &&
+          waiting_.load(std::memory_order_seq_cst))
         unpark_all(done_);
       v = run.load(std::memory_order_acquire);
     }

@@ -1,6 +1,7 @@
-// The threads of one CPU device: brief spin, then park. Each thread owns a contiguous run of chunks, which it takes
-// from the front (what it prefetched past a chunk is its own next chunk), then steals from the back of the others.
-// A dispatch ends when all chunks are done, not when all threads have arrived. Who ran a chunk never changes a result.
+// The threads of one CPU device: brief spin, then park. Each thread owns a contiguous run of
+// chunks, which it takes from the front (what it prefetched past a chunk is its own next chunk),
+// then steals from the back of the others. A dispatch ends when all chunks are done, not when all
+// threads have arrived. Who ran a chunk never changes a result.
 #pragma once
 #include <atomic>
 #include <condition_variable>
@@ -16,15 +17,17 @@ class Pool {
  public:
   using Fn = void (*)(void* context, uint32_t chunk, uint32_t thread);
 
-  // Counts the dispatching thread, which is thread 0: a pool of 1 starts no thread. Threads keep to a CPU of their own
-  // when the pool has one for each CPU this process may use; a smaller pool is placed by the system, because two
-  // processes that chose the same CPUs would share them while others idle.
+  // Counts the dispatching thread, which is thread 0: a pool of 1 starts no thread. Threads keep to
+  // a CPU of their own when the pool has one for each CPU this process may use; a smaller pool is
+  // placed by the system, because two processes that chose the same CPUs would share them while
+  // others idle.
   explicit Pool(int threads);
   ~Pool();
   int threads() const { return threads_; }
   bool uses_every_cpu() const { return full_; }
 
-  // Starts the threads, once; throws std::system_error where the system starts none, and may be called again.
+  // Starts the threads, once; throws std::system_error where the system starts none, and may be
+  // called again.
   void start();
   // Gives the calling thread, a queue's worker, thread 0's place.
   void enter_worker() const;

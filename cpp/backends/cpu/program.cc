@@ -17,13 +17,16 @@ static int64_t limit_of_machine() {
 CpuCore::CpuCore(const CpuOptions& o, const accel_cpu::KernelTable& t, int threads)
     : WorkerHost(o.lose_at), options(o), table(t), max_bytes(limit_of_machine()), pool(threads) {}
 
-CpuProgram::CpuProgram(std::shared_ptr<CpuCore> core, const PlanData& plan) : core_(std::move(core)) {
+CpuProgram::CpuProgram(std::shared_ptr<CpuCore> core, const PlanData& plan)
+    : core_(std::move(core)) {
   resolve(plan);
   allocate(plan);
   core_->live_programs.fetch_add(1, std::memory_order_acq_rel);
 }
 
-CpuProgram::~CpuProgram() { core_->live_programs.fetch_sub(1, std::memory_order_acq_rel); }
+CpuProgram::~CpuProgram() {
+  core_->live_programs.fetch_sub(1, std::memory_order_acq_rel);
+}
 
 void CpuProgram::resolve(const PlanData& plan) {
   std::unordered_map<std::string_view, const accel_cpu::Kernel*> by_name;
@@ -33,8 +36,8 @@ void CpuProgram::resolve(const PlanData& plan) {
     const auto at = by_name.find(c.row->kernel);
     if (at == by_name.end())
       throw Error(ErrorKind::internal, "internal",
-                  std::string("kernel ") + c.row->kernel + " is missing from the table " + core_->table.isa +
-                      "; please report this");
+                  std::string("kernel ") + c.row->kernel + " is missing from the table " +
+                      core_->table.isa + "; please report this");
     const accel_cpu::Kernel& kernel = *at->second;
     const void* params = c.params.data();
     Step step{&kernel, operands, params_.size(), scalar_index_.size(), {0, 0}};
@@ -44,8 +47,10 @@ void CpuProgram::resolve(const PlanData& plan) {
       ACCEL_CHECK(step.chunks[p] >= 1);
     }
     ACCEL_CHECK(step.chunks[0] >= 1);
-    if (kernel.shared_bytes) shared_bytes_ = std::max(shared_bytes_, int64_t(kernel.shared_bytes(params)));
-    if (kernel.local_bytes) local_stride_ = std::max(local_stride_, int64_t(kernel.local_bytes(params)));
+    if (kernel.shared_bytes)
+      shared_bytes_ = std::max(shared_bytes_, int64_t(kernel.shared_bytes(params)));
+    if (kernel.local_bytes)
+      local_stride_ = std::max(local_stride_, int64_t(kernel.local_bytes(params)));
     operands += c.operands.size();
     params_.insert(params_.end(), c.params.begin(), c.params.end());
     scalar_index_.insert(scalar_index_.end(), c.scalars.begin(), c.scalars.end());
@@ -61,11 +66,15 @@ void CpuProgram::allocate(const PlanData& plan) {
   // Two lines between the threads' scratch: neighbouring lines are fetched in pairs.
   local_stride_ = (local_stride_ + 127) / 128 * 128;
   arena_bytes_ = plan.memory.transient_bytes;
-  if (arena_bytes_) arena_ = allocate_zeroed(arena_bytes_, limit, what + "the arena of the transients");
-  if (shared_bytes_) shared_ = allocate_zeroed(shared_bytes_, limit, what + "the scratch of its kernels");
-  if (local_stride_) local_ = allocate_zeroed(local_stride_ * threads, limit, what + "the scratch of its threads");
+  if (arena_bytes_)
+    arena_ = allocate_zeroed(arena_bytes_, limit, what + "the arena of the transients");
+  if (shared_bytes_)
+    shared_ = allocate_zeroed(shared_bytes_, limit, what + "the scratch of its kernels");
+  if (local_stride_)
+    local_ = allocate_zeroed(local_stride_ * threads, limit, what + "the scratch of its threads");
   for (const FrequencyTable& t : plan.tables)
-    tables_.push_back(allocate_zeroed(t.rotary_dim / 2 * int64_t(sizeof(float)), limit, what + "a frequency table"));
+    tables_.push_back(allocate_zeroed(t.rotary_dim / 2 * int64_t(sizeof(float)), limit,
+                                      what + "a frequency table"));
 }
 
 namespace {
@@ -84,7 +93,8 @@ void run_chunk(void* context, uint32_t chunk, uint32_t thread) {
 
 void CpuProgram::run_phase(const Step& step, int phase, const accel_cpu::KernelArgs& args) {
   const uint32_t n = step.chunks[phase];
-  PhaseCall call{step.kernel->phases[phase].run, &args, n, static_cast<char*>(local_.get()), local_stride_};
+  PhaseCall call{step.kernel->phases[phase].run, &args, n, static_cast<char*>(local_.get()),
+                 local_stride_};
   if (n == 1) call.run(&args, 0, 1, call.local);
   else core_->pool.run(n, run_chunk, &call);
 }

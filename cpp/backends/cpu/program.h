@@ -1,4 +1,5 @@
-// A plan compiled for the CPU: kernels resolved, scratch and arena allocated, commands ready to be walked.
+// A plan compiled for the CPU: kernels resolved, scratch and arena allocated, commands ready to be
+// walked.
 #pragma once
 #include <string>
 

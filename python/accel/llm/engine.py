@@ -43,7 +43,6 @@ class Ready:
     scalars: dict
     cells: dict[str, Cell]
     bound: object = None
-    logits: Cell | None = None
 
 
 class Engine:
@@ -55,6 +54,7 @@ class Engine:
         self.runtime = tensor.Runtime(device)
         self.plans: dict[str, object] = {}
         self._ready: dict[Step, Ready] = {}
+        self._every: Cell | None = None
         c = config
         count = c.layers * c.context * c.kv_heads * c.head_dim
         self.keys = device.new_buffer(kv, count, "keys")
@@ -101,14 +101,18 @@ class Engine:
         return Ready(plan, ports, {s.name: values[s.name] for s in plan.scalars()}, cells)
 
     def _prepare(self, step: Step) -> Ready:
-        logits, given = self.logits, {"next": self.token[0].buffer}
-        if step.head == "all":
-            logits = Cell(self.device, "all_logits", accel.F32, step.tokens * self.config.vocab)
-        given["logits"] = logits.buffer
+        logits = self._all_logits_cell() if step.head == "all" else self.logits
+        given = {"next": self.token[0].buffer, "logits": logits.buffer}
         ready = self._fill(self._compile(step), given)
         ready.bound = ready.plan.bind(ready.ports, ready.scalars)
-        ready.logits = logits
         return ready
+
+    def _all_logits_cell(self) -> Cell:
+        """One buffer for every bucket: a plan takes the part of it that it needs."""
+        if self._every is None:
+            count = BUCKETS[-1] * self.config.vocab
+            self._every = Cell(self.device, "all_logits", accel.F32, count)
+        return self._every
 
     def _prepare_decode(self) -> Ready:
         first, second = (t.buffer for t in self.token)
@@ -138,8 +142,8 @@ class Engine:
         """The logits of every position by chunks: f32 [rows, vocab], valid until the next."""
         at = 0
         for n in self._cuts(len(ids)):
-            ready = self._chunk(ids[at : at + n], at, "all", BUCKETS[-1])
-            yield ready.logits.view.reshape(-1, self.config.vocab)[:n]
+            self._chunk(ids[at : at + n], at, "all")
+            yield self._every.view.reshape(-1, self.config.vocab)[:n]
             at += n
 
     def _cuts(self, count: int) -> Iterator[int]:
@@ -147,9 +151,9 @@ class Engine:
             yield min(count, BUCKETS[-1])
             count -= BUCKETS[-1]
 
-    def _chunk(self, ids: Sequence[int], base: int, head: str, tokens: int = 0) -> Ready:
+    def _chunk(self, ids: Sequence[int], base: int, head: str) -> None:
         n = len(ids)
-        tokens = tokens or next((b for b in BUCKETS if b >= n), n)
+        tokens = next((b for b in BUCKETS if b >= n), n)
         ready = self.ready(Step(tokens, head))
         cells = ready.cells
         cells["tokens"].put(ids)
@@ -163,7 +167,6 @@ class Engine:
         if "base" in ready.scalars:
             ready.bound.scalars["base"] = base
         ready.plan.submit(ready.bound).wait()
-        return ready
 
     def close(self) -> None:
         for plan in self.plans.values():
@@ -172,8 +175,8 @@ class Engine:
         cells = [self.logits, *self.token, *self._decode.cells.values()]
         for ready in self._ready.values():
             cells += ready.cells.values()
-            if ready.logits is not self.logits:
-                cells.append(ready.logits)
+        cells += [self._every] if self._every else []
+        self._every = None
         self._ready, self._decode, self._positions, self._length = {}, None, None, None
         for cell in cells:
             cell.close()

@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-import accel
 import numpy as np
+
+import accel
 from accel.tensor import SamplingOptions, Stream
 
 from .engine import BUCKETS, Engine
@@ -98,8 +99,9 @@ def load(
             device = owned = accel.open_cpu()
         weights = Weights(file, device.info.threads, progress)
         engine = Engine(device, config, weights, _KV[kv], progress)
-        for tokens in (BUCKETS[0], BUCKETS[-1]):
+        for tokens in BUCKETS:
             engine.ready(Step(tokens, "last"))
+        engine.ready(Step(BUCKETS[-1], "none"))
     except BaseException:
         file.close()
         raise
@@ -128,7 +130,8 @@ class Model:
     @property
     def plans(self) -> dict[str, object]:
         """The plans compiled so far, by name; others follow at their first use."""
-        return dict(self._engine.plans)
+        samplers = {f"sample_{i}": s.plan for i, s in enumerate(self._samplers.values())}
+        return self._engine.plans | samplers
 
     def report(self) -> Report:
         tensors = tuple(
@@ -140,7 +143,7 @@ class Model:
             file_bytes=self._file.file_bytes,
             weight_bytes=self._weights.bytes,
             kv_bytes=self._engine.kv_bytes,
-            plan_bytes=sum(p.memory().transient_bytes for p in self._engine.plans.values()),
+            plan_bytes=sum(p.memory().transient_bytes for p in self.plans.values()),
             load_seconds=self._load_seconds,
             device=f"{info.backend} {info.name} ({info.isa}, {info.threads} threads)",
         )

@@ -59,6 +59,7 @@ class Tokenizer:
         self._path = path
         self._read(metadata)
         self._check_alphabet()
+        self._missing = bytes(b for c, b in _ALPHABET.items() if c not in self._ids)
         self._bytes: dict[int, bytes] = {}  # filled as tokens are met
         self._specials = self._finder(_AS_WRITTEN)
         self._always = self._finder((USER_DEFINED,))
@@ -198,11 +199,7 @@ class Tokenizer:
     def _encode(self, text: str, special: bool, mark: str = "") -> list[int]:
         if not isinstance(text, str):
             raise TypeError(f"encode: text is a {type(text).__name__} and must be a str")
-        try:
-            text.encode("utf-8")
-        except UnicodeEncodeError:
-            lone = "text with a lone surrogate"
-            raise attr_error("encode", "text", lone, "Unicode text") from None
+        self._check_bytes(text)
         finder = self._specials if special else self._always
         pieces = finder.split(text) if finder else [text]
         ids: list[int] = []
@@ -217,6 +214,18 @@ class Tokenizer:
 
     def _plain(self, text: str) -> list[int]:
         return self._model.encode(text, add_special_tokens=False).ids
+
+    def _check_bytes(self, text: str) -> None:
+        """Refuses what the model behind would leave out without a word."""
+        try:
+            raw = text.encode("utf-8")
+        except UnicodeEncodeError:
+            lone = "text with a lone surrogate"
+            raise attr_error("encode", "text", lone, "Unicode text") from None
+        if len(raw.translate(None, self._missing)) != len(raw):
+            byte = next(b for b in raw if b in self._missing)
+            must = "text whose every byte has a token in this vocabulary"
+            raise attr_error("encode", "text", f"text with byte 0x{byte:02x}", must)
 
     def _check_messages(self, messages: Sequence[dict[str, str]]) -> None:
         if isinstance(messages, (str, dict)) or not messages:

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import accel
 import numpy as np
+
+import accel
 from accel import quant, tensor
 
 from .gguf import GGUF, TensorInfo

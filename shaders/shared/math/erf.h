@@ -1,5 +1,5 @@
-// erf(x): an odd polynomial below 1, 1 - exp(P(|x|)) above, where P is log(1 - erf). Needs exp.h and tanh.h (signs).
-// No include guard: a text for scalar and vector.
+// erf(x): an odd polynomial below 1, 1 - exp(P(|x|)) above, where P is log(1 - erf). Needs exp.h
+// and tanh.h (signs). No include guard: a text for scalar and vector.
 
 MATH_FN F math_erf(F x) {
   const F a = math_abs(x);

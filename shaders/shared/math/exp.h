@@ -1,11 +1,15 @@
-// exp(x): n = round(x / ln 2), a polynomial on the rest, then two exact powers of two whose product is 2^n, so that
-// subnormal results are rounded once. Overflow gives inf, exp(0) is 1. No include guard: a text for scalar and vector.
+// exp(x): n = round(x / ln 2), a polynomial on the rest, then two exact powers of two whose product
+// is 2^n, so that subnormal results are rounded once. Overflow gives inf, exp(0) is 1. No include
+// guard: a text for scalar and vector.
 
 // 2^n for n in [-126, 127].
-MATH_FN F math_pow2(I n) { return m_from_bits(m_shl23(m_add(n, m_int(127)))); }
+MATH_FN F math_pow2(I n) {
+  return m_from_bits(m_shl23(m_add(n, m_int(127))));
+}
 
 MATH_FN F math_exp(F x) {
-  // The bounds lie past the last finite and the last nonzero result; NaN is kept by the order of the operands.
+  // The bounds lie past the last finite and the last nonzero result; NaN is kept by the order of
+  // the operands.
   const F c = m_max(m_const(-105.0f), m_min(m_const(89.5f), x));
   const F magic = m_const(12582912.0f);  // 1.5 * 2^23: the sum's low bits are the nearest integer
   const F t = m_fma(c, m_const(0x1.715476p+0f), magic);

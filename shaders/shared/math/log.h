@@ -1,5 +1,6 @@
-// log(x) and log1p(x): x = 2^e * (1 + f) with 1 + f in [sqrt(1/2), sqrt(2)); log(1 + f) = f - f^2/2 + f^3 P(f).
-// log(0) is -inf, negative arguments give NaN, inf gives inf. No include guard: a text for scalar and vector.
+// log(x) and log1p(x): x = 2^e * (1 + f) with 1 + f in [sqrt(1/2), sqrt(2)); log(1 + f) = f - f^2/2
+// + f^3 P(f). log(0) is -inf, negative arguments give NaN, inf gives inf. No include guard: a text
+// for scalar and vector.
 
 // e * ln 2 + log(1 + f) + c, where c is what rounding took from the argument, relative to it.
 MATH_FN F math_log_parts(F e, F f, F c) {
@@ -20,8 +21,12 @@ MATH_FN F math_log_parts(F e, F f, F c) {
 }
 
 // The exponent that leaves the mantissa of a positive normal x in [sqrt(1/2), sqrt(2)).
-MATH_FN I math_exponent(F x) { return m_sar23(m_sub(m_bits(x), m_int(0x3f3504f3))); }
-MATH_FN F math_mantissa(F x, I e) { return m_from_bits(m_sub(m_bits(x), m_shl23(e))); }
+MATH_FN I math_exponent(F x) {
+  return m_sar23(m_sub(m_bits(x), m_int(0x3f3504f3)));
+}
+MATH_FN F math_mantissa(F x, I e) {
+  return m_from_bits(m_sub(m_bits(x), m_shl23(e)));
+}
 
 MATH_FN F math_log_special(F x, F r) {
   const F inf = m_from_bits(m_int(0x7f800000));
@@ -31,7 +36,8 @@ MATH_FN F math_log_special(F x, F r) {
 }
 
 MATH_FN F math_log(F x) {
-  const B small = x < m_const(0x1p-126f);  // subnormal: scaled by 2^23 and taken back in the exponent
+  const B small =
+      x < m_const(0x1p-126f);  // subnormal: scaled by 2^23 and taken back in the exponent
   const F s = m_select(small, x * m_const(0x1p23f), x);
   const I e = math_exponent(s);
   const F ef = m_to_float(e) - m_select(small, m_const(23.0f), m_const(0.0f));

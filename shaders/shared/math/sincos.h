@@ -1,6 +1,6 @@
-// sin(x), cos(x): x - n * pi/2 with pi/2 in three parts, n = round(x * 2/pi), then a polynomial on [-pi/4, pi/4] chosen by
-// n mod 4. Within 2^-20 up to |x| = 2^20; past that any value in [-1, 1]; inf and NaN give NaN.
-// No include guard: a text for scalar and vector.
+// sin(x), cos(x): x - n * pi/2 with pi/2 in three parts, n = round(x * 2/pi), then a polynomial on
+// [-pi/4, pi/4] chosen by n mod 4. Within 2^-20 up to |x| = 2^20; past that any value in [-1, 1];
+// inf and NaN give NaN. No include guard: a text for scalar and vector.
 
 struct MathAngle {
   F r;  // the rest

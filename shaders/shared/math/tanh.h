@@ -1,7 +1,9 @@
-// tanh(x): an odd polynomial below 0.625, 1 - 2 / (exp(2|x|) + 1) above. Needs exp.h. No include guard: a text for scalar
-// and vector.
+// tanh(x): an odd polynomial below 0.625, 1 - 2 / (exp(2|x|) + 1) above. Needs exp.h. No include
+// guard: a text for scalar and vector.
 
-MATH_FN F math_abs(F x) { return m_from_bits(m_bits(x) & m_int(0x7fffffff)); }
+MATH_FN F math_abs(F x) {
+  return m_from_bits(m_bits(x) & m_int(0x7fffffff));
+}
 MATH_FN F math_with_sign(F magnitude, F sign) {
   return m_from_bits(m_bits(magnitude) | (m_bits(sign) & m_int(-0x7fffffff - 1)));
 }

@@ -4,3 +4,4 @@
 struct AttentionParams {
   unsigned S, heads, kv_heads, head_dim, capacity, prefill;
 };
+static_assert(sizeof(AttentionParams) == 24, "read by kernels of three compilers");

@@ -3,3 +3,4 @@
 struct CopyParams {
   unsigned lo, hi;
 };
+static_assert(sizeof(CopyParams) == 8, "read by kernels of three compilers");

@@ -3,3 +3,4 @@
 struct GatherRowsParams {
   unsigned table_rows, width, n, pad;
 };
+static_assert(sizeof(GatherRowsParams) == 16, "read by kernels of three compilers");

@@ -3,3 +3,4 @@
 struct MatMulParams {
   unsigned M, K, N, nk;
 };
+static_assert(sizeof(MatMulParams) == 16, "read by kernels of three compilers");

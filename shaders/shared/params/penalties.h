@@ -3,3 +3,4 @@
 struct PenaltyParams {
   unsigned vocab, history;
 };
+static_assert(sizeof(PenaltyParams) == 8, "read by kernels of three compilers");

@@ -4,3 +4,4 @@
 struct QuantMatMulParams {
   unsigned M, K, N, nk, group, zeros;
 };
+static_assert(sizeof(QuantMatMulParams) == 24, "read by kernels of three compilers");

@@ -3,3 +3,4 @@
 struct RopeParams {
   unsigned rows, width, rotary_dim, rows_per_position, halves, pad;
 };
+static_assert(sizeof(RopeParams) == 24, "read by kernels of three compilers");

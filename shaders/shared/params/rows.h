@@ -6,3 +6,4 @@ struct RowsParams {
   float eps, p;
   unsigned k, exact;
 };
+static_assert(sizeof(RowsParams) == 24, "read by kernels of three compilers");

@@ -1,18 +1,26 @@
-// attention over contiguous caches, order attention_block128 (spec 010): blocks of 128 positions at multiples of 128.
-// Score: lane16 over head_dim, then times scale. A block: m' = max(m, block max), alpha = exp(m - m'), e = exp(s - m');
-// l = alpha * l + (lane16 of e over position mod 16); o = alpha * o, then one chain o = fma(e, v, o) over ascending positions.
-// Members are the (row, head) pairs of one kv head in that order, so what they see never shrinks. A block of K and V is
-// widened once into scratch and serves all members of the chunk; positions past a member's end are in no arithmetic of it.
+// attention over contiguous caches, order attention_block128 (spec 010): blocks of 128 positions at
+// multiples of 128. Score: lane16 over head_dim, then times scale. A block: m' = max(m, block max),
+// alpha = exp(m - m'), e = exp(s - m'); l = alpha * l + (lane16 of e over position mod 16); o =
+// alpha * o, then one chain o = fma(e, v, o) over ascending positions. Members are the (row, head)
+// pairs of one kv head in that order, so what they see never shrinks. A block of K and V is widened
+// once into scratch and serves all members of the chunk; positions past a member's end are in no
+// arithmetic of it.
 
 enum {
   kBlock = 128,
   kMembers = 96,  // of one piece of work
 #if ACCEL_ISA_avx512
-  kKeys = 16, kTile = 4, kFeatures = 4,  // what fits in registers; no bit depends on them
+  kKeys = 16,
+  kTile = 4,
+  kFeatures = 4,  // what fits in registers; no bit depends on them
 #elif ACCEL_ISA_avx2
-  kKeys = 4, kTile = 2, kFeatures = 2,
+  kKeys = 4,
+  kTile = 2,
+  kFeatures = 2,
 #else
-  kKeys = 2, kTile = 2, kFeatures = 1,
+  kKeys = 2,
+  kTile = 2,
+  kFeatures = 1,
 #endif
 };
 
@@ -25,25 +33,23 @@ static u32 attention_chunks(const void* params, u32 threads) {
 
 // Scratch of one thread. Rows of K, V, q and o are padded to whole vectors.
 struct AttentionScratch {
-  float* k;       // [kBlock, padded]
-  float* v;       // [kBlock, padded]
-  float* q;       // [kMembers, padded]
-  float* o;       // [kMembers, padded]
-  float* e;       // [kMembers, kBlock] scores of a block, then their exponentials
-  float* m;       // [kMembers]
-  float* l;       // [kMembers]
-  float* alpha;   // [kMembers]
-  u64* end;       // [kMembers] positions seen
+  float* rows;   // [kBlock, padded] of K, then of V: one fits in the nearest cache, both do not
+  float* q;      // [kMembers, padded]
+  float* o;      // [kMembers, padded]
+  float* e;      // [kMembers, kBlock] scores of a block, then their exponentials
+  float* m;      // [kMembers]
+  float* l;      // [kMembers]
+  float* alpha;  // [kMembers]
+  u64* end;      // [kMembers] positions seen
 };
 static u64 attention_local(const void* params) {
   const u64 padded = round_up(((const AttentionParams*)params)->head_dim, 16);
-  return 4 * ((2 * kBlock + 2 * kMembers) * padded + kMembers * (kBlock + 3)) + 8 * kMembers;
+  return 4 * ((kBlock + 2 * kMembers) * padded + kMembers * (kBlock + 3)) + 8 * kMembers;
 }
 static inline AttentionScratch attention_scratch(void* local, u64 padded) {
   AttentionScratch s;
-  s.k = (float*)local;
-  s.v = s.k + kBlock * padded;
-  s.q = s.v + kBlock * padded;
+  s.rows = (float*)local;
+  s.q = s.rows + kBlock * padded;
   s.o = s.q + kMembers * padded;
   s.e = s.o + kMembers * padded;
   s.m = s.e + kMembers * kBlock;
@@ -54,7 +60,8 @@ static inline AttentionScratch attention_scratch(void* local, u64 padded) {
 }
 
 // n rows of the cache, `stride` elements apart, widened to [n, padded]; the padding is +0.
-template <class T> static void stage_rows(const T* from, u64 stride, int n, u32 width, float* to) {
+template <class T>
+static void stage_rows(const T* from, u64 stride, int n, u32 width, float* to) {
   const u64 padded = round_up(width, 16);
   for (int j = 0; j < n; ++j) {
     u32 c = 0;
@@ -63,7 +70,8 @@ template <class T> static void stage_rows(const T* from, u64 stride, int n, u32 
   }
 }
 
-// scores[0..n) of one member against n staged keys, times scale; returns their maximum, NaN passed over.
+// scores[0..n) of one member against n staged keys, times scale; returns their maximum, NaN passed
+// over.
 static float attention_scores(const float* q, const float* k, int n, u64 padded, F16x scale,
                               float* scores) {
   const F16x lowest = splat(-3.4e38f);
@@ -76,8 +84,8 @@ static float attention_scores(const float* q, const float* k, int n, u64 padded,
       const float* row = k + (u64)(j + g) * padded;
       for (u64 c = 0; c < padded; c += 16) {
         const F16x qc = load(q + c);
-        ACCEL_UNROLL for (int i = 0; i < kKeys; ++i)
-          acc[i] = fma(qc, load(row + i * padded + c), acc[i]);
+        ACCEL_UNROLL for (int i = 0; i < kKeys; ++i) acc[i] =
+            fma(qc, load(row + i * padded + c), acc[i]);
       }
       ACCEL_UNROLL for (int i = 0; i < kKeys; ++i) dots[g + i] = acc[i];
     }
@@ -89,9 +97,10 @@ static float attention_scores(const float* q, const float* k, int n, u64 padded,
 }
 
 // One member's block up to the exponentials: updates m and l, leaves e[0..n) and alpha.
-static void attention_weights(const AttentionScratch& w, int member, int n, u64 padded, F16x scale) {
+static void attention_weights(const AttentionScratch& w, int member, int n, u64 padded,
+                              F16x scale) {
   float* e = w.e + member * kBlock;
-  const float most = attention_scores(w.q + member * padded, w.k, n, padded, scale, e);
+  const float most = attention_scores(w.q + member * padded, w.rows, n, padded, scale, e);
   const float m = max2(most, w.m[member]);
   const F16x alpha = math_exp(splat(w.m[member] - m));
   F16x sum = splat(0.0f);
@@ -109,20 +118,20 @@ static void attention_weights(const AttentionScratch& w, int member, int n, u64 
   w.alpha[member] = first[0];
 }
 
-// o = alpha * o (if `scaled`), then the chain over positions j0 .. j1 of the block, for R members and N vectors of features.
+// o = alpha * o (if `scaled`), then the chain over positions j0 .. j1 of the block, for R members
+// and N vectors of features.
 template <int R, int N>
-static ACCEL_INLINE void attention_values(const AttentionScratch& w, int member, Range seen, u64 padded, u64 c,
-                                          bool scaled) {
+static ACCEL_INLINE void attention_values(const AttentionScratch& w, int member, Range seen,
+                                          u64 padded, u64 c, bool scaled) {
   F16x acc[R][N];
   float* o = w.o + member * padded + c;
-  ACCEL_UNROLL for (int r = 0; r < R; ++r)
-    ACCEL_UNROLL for (int i = 0; i < N; ++i) {
-      acc[r][i] = load(o + r * padded + 16 * i);
-      if (scaled) acc[r][i] = splat(w.alpha[member + r]) * acc[r][i];
-    }
+  ACCEL_UNROLL for (int r = 0; r < R; ++r) ACCEL_UNROLL for (int i = 0; i < N; ++i) {
+    acc[r][i] = load(o + r * padded + 16 * i);
+    if (scaled) acc[r][i] = splat(w.alpha[member + r]) * acc[r][i];
+  }
   const float* e = w.e + member * kBlock;
   for (u64 j = seen.lo; j < seen.hi; ++j) {
-    const float* v = w.v + j * padded + c;
+    const float* v = w.rows + j * padded + c;
     F16x row[N];
     ACCEL_UNROLL for (int i = 0; i < N; ++i) row[i] = load(v + 16 * i);
     ACCEL_UNROLL for (int r = 0; r < R; ++r) {
@@ -130,11 +139,12 @@ static ACCEL_INLINE void attention_values(const AttentionScratch& w, int member,
       ACCEL_UNROLL for (int i = 0; i < N; ++i) acc[r][i] = fma(weight, row[i], acc[r][i]);
     }
   }
-  ACCEL_UNROLL for (int r = 0; r < R; ++r)
-    ACCEL_UNROLL for (int i = 0; i < N; ++i) store(o + r * padded + 16 * i, acc[r][i]);
+  ACCEL_UNROLL for (int r = 0; r < R; ++r) ACCEL_UNROLL for (int i = 0; i < N; ++i)
+      store(o + r * padded + 16 * i, acc[r][i]);
 }
 template <int R>
-static void attention_features(const AttentionScratch& w, int member, Range seen, u64 padded, bool scaled) {
+static void attention_features(const AttentionScratch& w, int member, Range seen, u64 padded,
+                               bool scaled) {
   u64 c = 0;
   for (; c + 16 * kFeatures <= padded; c += 16 * kFeatures)
     attention_values<R, kFeatures>(w, member, seen, padded, c, scaled);
@@ -142,20 +152,21 @@ static void attention_features(const AttentionScratch& w, int member, Range seen
 }
 static void attention_tile(const AttentionScratch& w, int member, int n, Range seen, u64 padded) {
   switch (n) {
-    case 1: return attention_features<1>(w, member, seen, padded, true);
-    case 2: return attention_features<2>(w, member, seen, padded, true);
+    case 1:
+      return attention_features<1>(w, member, seen, padded, true);
+    case 2:
+      return attention_features<2>(w, member, seen, padded, true);
 #if ACCEL_ISA_avx512
-    case 3: return attention_features<3>(w, member, seen, padded, true);
-    case 4: return attention_features<4>(w, member, seen, padded, true);
+    case 3:
+      return attention_features<3>(w, member, seen, padded, true);
+    case 4:
+      return attention_features<4>(w, member, seen, padded, true);
 #endif
   }
 }
 
-// The staged block of positions from j0 on, for members first .. n - 1, all of which see into it. First all members go over
-// K, then all over V: one of the two fits in the nearest cache, both do not.
-static void attention_block(const AttentionScratch& w, int first, int n, u64 j0, u64 padded, F16x scale) {
-  for (int i = first; i < n; ++i)
-    attention_weights(w, i, (int)at_most(w.end[i] - j0, kBlock), padded, scale);
+// The staged rows of V from position j0 on, for members first .. n - 1, all of which see into them.
+static void attention_block(const AttentionScratch& w, int first, int n, u64 j0, u64 padded) {
   for (int i = first; i < n; i += kTile) {
     // What all of the tile see, then what the later members see beyond it.
     const int tile = n - i < kTile ? n - i : (int)kTile;
@@ -172,10 +183,10 @@ static void attention_block(const AttentionScratch& w, int first, int n, u64 j0,
 template <class T>
 static void attention_piece(const KernelArgs* a, u32 kv_head, u64 m0, u64 m1, void* local) {
   const AttentionParams& p = *(const AttentionParams*)a->params;
-  const float* q = (const float*)a->buf[0];    // [S, heads, head_dim]
-  const T* k = (const T*)a->buf[1];            // [capacity, kv_heads, head_dim]
+  const float* q = (const float*)a->buf[0];  // [S, heads, head_dim]
+  const T* k = (const T*)a->buf[1];          // [capacity, kv_heads, head_dim]
   const T* v = (const T*)a->buf[2];
-  float* out = (float*)a->buf[4];              // [S, heads, head_dim]
+  float* out = (float*)a->buf[4];  // [S, heads, head_dim]
   const u64 length = at_most(*(const u32*)a->buf[3], p.capacity), padded = round_up(p.head_dim, 16);
   const u64 stride = (u64)p.kv_heads * p.head_dim, group = p.heads / p.kv_heads;
   const F16x scale = splat(__builtin_bit_cast(float, a->scalar[0]));
@@ -194,12 +205,15 @@ static void attention_piece(const KernelArgs* a, u32 kv_head, u64 m0, u64 m1, vo
   for (u64 j0 = 0; j0 < w.end[n - 1]; j0 += kBlock) {
     const int rows = (int)at_most(w.end[n - 1] - j0, kBlock);
     const u64 at = j0 * stride + (u64)kv_head * p.head_dim;
-    stage_rows(k + at, stride, rows, p.head_dim, w.k);
-    stage_rows(v + at, stride, rows, p.head_dim, w.v);
-    // Keys that fill up the last sixteen: their scores are dropped.
-    for (u64 c = rows * padded; c < round_up(rows, 16) * padded; c += 16) store(w.k + c, splat(0.0f));
     while (w.end[first] <= j0) ++first;
-    attention_block(w, first, n, j0, padded, scale);
+    stage_rows(k + at, stride, rows, p.head_dim, w.rows);
+    // Keys that fill up the last sixteen: their scores are dropped.
+    for (u64 c = rows * padded; c < round_up(rows, 16) * padded; c += 16)
+      store(w.rows + c, splat(0.0f));
+    for (int i = first; i < n; ++i)
+      attention_weights(w, i, (int)at_most(w.end[i] - j0, kBlock), padded, scale);
+    stage_rows(v + at, stride, rows, p.head_dim, w.rows);
+    attention_block(w, first, n, j0, padded);
   }
   for (int i = 0; i < n; ++i) {
     const u64 row = (m0 + i) / group, head = kv_head * group + (m0 + i) % group;
@@ -211,7 +225,8 @@ static void attention_piece(const KernelArgs* a, u32 kv_head, u64 m0, u64 m1, vo
   }
 }
 
-template <class T> static void attention_run(const KernelArgs* a, u32 chunk, u32 n_chunks, void* local) {
+template <class T>
+static void attention_run(const KernelArgs* a, u32 chunk, u32 n_chunks, void* local) {
   const AttentionParams& p = *(const AttentionParams*)a->params;
   const u64 members = (u64)p.S * (p.heads / p.kv_heads);  // of one kv head
   const Range r = range_of(members * p.kv_heads, 1, chunk, n_chunks);

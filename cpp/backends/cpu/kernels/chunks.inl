@@ -1,11 +1,15 @@
-// How work is cut into chunks. A chunk's range follows from its number and the number of chunks alone, and no kernel's bits
-// depend on where a range ends.
+// How work is cut into chunks. A chunk's range follows from its number and the number of chunks
+// alone, and no kernel's bits depend on where a range ends.
 
 struct Range {
   u64 lo, hi;
 };
-static inline u64 at_most(u64 a, u64 b) { return a < b ? a : b; }
-static inline u64 round_up(u64 n, u64 to) { return (n + to - 1) / to * to; }
+static inline u64 at_most(u64 a, u64 b) {
+  return a < b ? a : b;
+}
+static inline u64 round_up(u64 n, u64 to) {
+  return (n + to - 1) / to * to;
+}
 
 // Chunks of at least `grain` units, at most four a thread so that stealing evens out the ends.
 static inline u32 chunks_of(u64 work, u64 grain, u32 threads) {
@@ -21,4 +25,6 @@ static inline Range range_of(u64 n, u64 step, u32 chunk, u32 n_chunks) {
 }
 enum { kGrain = 16384 };  // elements; below this a dispatch costs more than it saves
 
-static inline u32 one_chunk(const void*, u32) { return 1; }
+static inline u32 one_chunk(const void*, u32) {
+  return 1;
+}

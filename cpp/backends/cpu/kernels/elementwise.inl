@@ -1,25 +1,50 @@
-// add, mul, scale, silu, swiglu, cast and the functions of shared/math, element by element. An operand that is one run
-// repeated is read in place, at i mod its block.
+// add, mul, scale, silu, swiglu, cast and the functions of shared/math, element by element. An
+// operand that is one run repeated is read in place, at i mod its block.
 
-static ACCEL_INLINE F16x f_add(F16x x, F16x y) { return x + y; }
-static ACCEL_INLINE F16x f_mul(F16x x, F16x y) { return x * y; }
-static ACCEL_INLINE F16x f_same(F16x x, F16x) { return x; }
-static ACCEL_INLINE F16x f_silu(F16x x, F16x) { return math_silu(x); }
-static ACCEL_INLINE F16x f_swiglu(F16x x, F16x y) { return math_swiglu(x, y); }
-static ACCEL_INLINE F16x f_exp(F16x x, F16x) { return math_exp(x); }
-static ACCEL_INLINE F16x f_log(F16x x, F16x) { return math_log(x); }
-static ACCEL_INLINE F16x f_log1p(F16x x, F16x) { return math_log1p(x); }
-static ACCEL_INLINE F16x f_tanh(F16x x, F16x) { return math_tanh(x); }
-static ACCEL_INLINE F16x f_erf(F16x x, F16x) { return math_erf(x); }
-static ACCEL_INLINE F16x f_sin(F16x x, F16x) { return math_sin(x); }
-static ACCEL_INLINE F16x f_cos(F16x x, F16x) { return math_cos(x); }
+static ACCEL_INLINE F16x f_add(F16x x, F16x y) {
+  return x + y;
+}
+static ACCEL_INLINE F16x f_mul(F16x x, F16x y) {
+  return x * y;
+}
+static ACCEL_INLINE F16x f_same(F16x x, F16x) {
+  return x;
+}
+static ACCEL_INLINE F16x f_silu(F16x x, F16x) {
+  return math_silu(x);
+}
+static ACCEL_INLINE F16x f_swiglu(F16x x, F16x y) {
+  return math_swiglu(x, y);
+}
+static ACCEL_INLINE F16x f_exp(F16x x, F16x) {
+  return math_exp(x);
+}
+static ACCEL_INLINE F16x f_log(F16x x, F16x) {
+  return math_log(x);
+}
+static ACCEL_INLINE F16x f_log1p(F16x x, F16x) {
+  return math_log1p(x);
+}
+static ACCEL_INLINE F16x f_tanh(F16x x, F16x) {
+  return math_tanh(x);
+}
+static ACCEL_INLINE F16x f_erf(F16x x, F16x) {
+  return math_erf(x);
+}
+static ACCEL_INLINE F16x f_sin(F16x x, F16x) {
+  return math_sin(x);
+}
+static ACCEL_INLINE F16x f_cos(F16x x, F16x) {
+  return math_cos(x);
+}
 
 static u32 elementwise_chunks(const void* params, u32 threads) {
   return chunks_of(((const ElementwiseParams*)params)->n, kGrain, threads);
 }
 
 // Sixteen elements of an operand whose block is 1 are one value.
-template <class T> static ACCEL_INLINE F16x operand_at(const T* x, u64 i, bool one, int n) {
+template <class T>
+static ACCEL_INLINE F16x operand_at(const T* x, u64 i, bool one, int n) {
   if (one) {
     T same[16];
     for (int k = 0; k < 16; ++k) same[k] = x[0];
@@ -83,7 +108,7 @@ template <F16x (*f)(F16x, F16x), class X, class Y>
 static void map_one(const KernelArgs* a, u32 chunk, u32 n_chunks, void*) {
   map_with<f, X, Y>(a, chunk, n_chunks, splat(0.0f));
 }
-template <class X> static void scale_run(const KernelArgs* a, u32 chunk, u32 n_chunks, void*) {
-  map_with<f_mul, X, X>(
-      a, chunk, n_chunks, splat(__builtin_bit_cast(float, a->scalar[0])));
+template <class X>
+static void scale_run(const KernelArgs* a, u32 chunk, u32 n_chunks, void*) {
+  map_with<f_mul, X, X>(a, chunk, n_chunks, splat(__builtin_bit_cast(float, a->scalar[0])));
 }

@@ -1,6 +1,6 @@
-// int4_matvec and int4_matmul: eight codes a word, low nibble first; groups of 32, 64 or 128 of the flat index with a
-// scale and a zero point or a bias each. A weight is dequantised once in f32: fma(s, code, b); or (code - z) * s, each
-// operation rounded, but z where s is 0.
+// int4_matvec and int4_matmul: eight codes a word, low nibble first; groups of 32, 64 or 128 of the
+// flat index with a scale and a zero point or a bias each. A weight is dequantised once in f32:
+// fma(s, code, b); or (code - z) * s, each operation rounded, but z where s is 0.
 
 template <class Plane>
 struct Int4Weight {
@@ -28,7 +28,8 @@ static ACCEL_INLINE Int4Table int4_table(float s, float offset, bool zeros) {
   const F16x iota = {{_mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)}};
   return int4_values(iota, splat(s), splat(offset), zeros).p[0];
 }
-// Two words: lane v sees word v / 8 shifted by 4 (v mod 8). The look-up reads the low four bits of its index.
+// Two words: lane v sees word v / 8 shifted by 4 (v mod 8). The look-up reads the low four bits of
+// its index.
 static ACCEL_INLINE F16x int4_weights(const u32* w, Int4Table table) {
   const VI shifts = _mm512_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28, 0, 4, 8, 12, 16, 20, 24, 28);
   const VI words = _mm512_mask_set1_epi32(_mm512_set1_epi32((int)w[0]), 0xff00, (int)w[1]);
@@ -53,7 +54,8 @@ static ACCEL_INLINE F16x int4_codes(const u32* w) {
   return to_float(code);
 }
 #else
-// Four codes of one half word, each taken where it stands and scaled down: no shift by lane is needed.
+// Four codes of one half word, each taken where it stands and scaled down: no shift by lane is
+// needed.
 static ACCEL_INLINE F16x int4_codes(const u32* w) {
   const VI at = {0xf, 0xf0, 0xf00, 0xf000};
   const V down = {1.0f, 0x1p-4f, 0x1p-8f, 0x1p-12f};
@@ -114,27 +116,30 @@ static ACCEL_INLINE void dequant(const Int4Rows<Plane>& s, u64 i, u32 count, flo
 
 // ---------------------------------------------------------------- one row against codes as stored
 
-// Scales of the rows that a stream reads together, widened, [kStreamRows][groups]; the offsets stand `apart` behind them.
+// Scales of the rows that a stream reads together, widened, [kNkStreamRows][groups]; the offsets
+// stand `apart` behind them.
 struct Int4Planes {
   float* s;
   u64 apart;
   u32 groups;  // of a row
 };
 template <class Plane>
-static ACCEL_INLINE void int4_planes(const Int4Weight<Plane>& w, const Int4Planes& to, u32 n, u32 rows) {
+static ACCEL_INLINE void int4_planes(const Int4Weight<Plane>& w, const Int4Planes& to, u32 n,
+                                     u32 rows) {
   widen(w.scales + (u64)n * to.groups, rows * to.groups, to.s);
   widen(w.offsets + (u64)n * to.groups, rows * to.groups, to.s + to.apart);
 }
 
 #if ACCEL_ISA_avx512
-// Both words of sixteen codes are broadcast as one quadword, so lane 2 i + w sees word w, and a shift by 4 i puts code
-// 8 w + i in its low nibble. x is brought into the same order once, and the tree takes it into account.
+// Both words of sixteen codes are broadcast as one quadword, so lane 2 i + w sees word w, and a
+// shift by 4 i puts code 8 w + i in its low nibble. x is brought into the same order once, and the
+// tree takes it into account.
 static ACCEL_INLINE void int4_arrange(const float* x, u32 K, float* to) {
   const VI from = _mm512_setr_epi32(0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15);
   for (u32 k = 0; k < K; k += 16) v_store(to + k, _mm512_permutexvar_ps(from, v_load(x + k)));
 }
 static ACCEL_INLINE V4 int4_trees(V a, V b, V c, V d) {
-  const V p = add_neighbours(a, b), q = add_neighbours(c, d);  // v + (v + 8)
+  const V p = add_neighbours(a, b), q = add_neighbours(c, d);                       // v + (v + 8)
   const V r = _mm512_shuffle_f32x4(p, q, 0x44) + _mm512_shuffle_f32x4(p, q, 0xee);  // + (v + 4)
   const __m256 low = _mm512_castps512_ps256(_mm512_shuffle_f32x4(r, r, 0x08));
   const __m256 high = _mm512_castps512_ps256(_mm512_shuffle_f32x4(r, r, 0x0d));
@@ -150,10 +155,9 @@ static ACCEL_INLINE VI int4_quad(const u32* w) {
 
 // Per is the number of 32-code steps of a group.
 template <int Per>
-static ACCEL_INLINE void int4_rows(const Product& p, const u32* codes, const float* x, u32 n, u32 n1,
-                                   const Int4Planes& planes, bool zeros) {
-  const VI shifts =
-      _mm512_setr_epi32(0, 0, 4, 4, 8, 8, 12, 12, 16, 16, 20, 20, 24, 24, 28, 28);
+static ACCEL_INLINE void int4_rows(const Product& p, const u32* codes, const float* x, u32 n,
+                                   u32 n1, const Int4Planes& planes, bool zeros) {
+  const VI shifts = _mm512_setr_epi32(0, 0, 4, 4, 8, 8, 12, 12, 16, 16, 20, 20, 24, 24, 28, 28);
   const u32 words = p.K / 8;
   const u32* c[4];
   const float* s[4];
@@ -164,7 +168,7 @@ static ACCEL_INLINE void int4_rows(const Product& p, const u32* codes, const flo
     s[i] = planes.s + (u64)(r - n) * planes.groups;
     a[i] = v_set(0.0f);
   }
-  const char* next = (const char*)c[0] + bytes_ahead((u64)4 * words * 4, kAhead);
+  const char* next = (const char*)c[0] + bytes_ahead((u64)4 * words * 4, kNkAhead);
   for (u64 g = 0; g < planes.groups; ++g) {
     V table[4];
     for (int i = 0; i < 4; ++i) table[i] = int4_table(s[i][g], s[i][g + planes.apart], zeros);
@@ -183,25 +187,27 @@ static ACCEL_INLINE void int4_rows(const Product& p, const u32* codes, const flo
   put_results(p, int4_trees(a[0], a[1], a[2], a[3]), n, n1);
 }
 #else
-static ACCEL_INLINE void int4_arrange(const float* x, u32 K, float* to) { widen(x, K, to); }
+static ACCEL_INLINE void int4_arrange(const float* x, u32 K, float* to) {
+  widen(x, K, to);
+}
 
 template <int Per>
-static ACCEL_INLINE void int4_rows(const Product& p, const u32* codes, const float* x, u32 n, u32 n1,
-                                   const Int4Planes& planes, bool zeros) {
+static ACCEL_INLINE void int4_rows(const Product& p, const u32* codes, const float* x, u32 n,
+                                   u32 n1, const Int4Planes& planes, bool zeros) {
   const u32 words = p.K / 8;
-  const u32* c[kStreamRows];
-  const float* s[kStreamRows];
-  F16x a[kStreamRows];
-  for (u32 i = 0; i < kStreamRows; ++i) {
+  const u32* c[kNkStreamRows];
+  const float* s[kNkStreamRows];
+  F16x a[kNkStreamRows];
+  for (u32 i = 0; i < kNkStreamRows; ++i) {
     const u32 r = stream_row(n, i, n1);
     c[i] = codes + (u64)r * words;
     s[i] = planes.s + (u64)(r - n) * planes.groups;
     a[i] = splat(0.0f);
   }
-  const char* next = (const char*)c[0] + bytes_ahead((u64)kStreamRows * words * 4, kAhead);
-  for (u64 g = 0; g < planes.groups; ++g, next += kStreamRows * Per * 16) {
+  const char* next = (const char*)c[0] + bytes_ahead((u64)kNkStreamRows * words * 4, kNkAhead);
+  for (u64 g = 0; g < planes.groups; ++g, next += kNkStreamRows * Per * 16) {
     __builtin_prefetch(next);
-    for (u32 i = 0; i < kStreamRows; ++i) {
+    for (u32 i = 0; i < kNkStreamRows; ++i) {
       const Int4Table table = int4_table(s[i][g], s[i][g + planes.apart], zeros);
       for (int j = 0; j < 2 * Per; ++j, c[i] += 2)
         a[i] = fma(load(x + j * 16), int4_weights(c[i], table), a[i]);
@@ -215,19 +221,19 @@ static ACCEL_INLINE void int4_rows(const Product& p, const u32* codes, const flo
 template <int Per, class Plane>
 static void int4_stream(const Product& p, const Int4Weight<Plane>& w, const Rect& r, const float* x,
                         const Int4Planes& planes) {
-  for (u32 n = r.n0; n < r.n1; n += kStreamRows) {
-    int4_planes(w, planes, n, least(kStreamRows, r.n1 - n));
+  for (u32 n = r.n0; n < r.n1; n += kNkStreamRows) {
+    int4_planes(w, planes, n, least(kNkStreamRows, r.n1 - n));
     if (w.zeros) int4_rows<Per>(p, w.codes, x, n, r.n1, planes, true);
     else int4_rows<Per>(p, w.codes, x, n, r.n1, planes, false);
   }
 }
 
 template <class Plane>
-static void nk_stream(const Product& p, const float* x, const Int4Rows<Plane>& weight, const Rect& r,
-                      float* local) {
+static void nk_stream(const Product& p, const float* x, const Int4Rows<Plane>& weight,
+                      const Rect& r, float* local) {
   const u32 groups = p.K >> weight.any.shift;
   float* planes = local + nk_width(p.K);
-  const Int4Planes to = {planes, up_to(kStreamRows * groups, 16), groups};
+  const Int4Planes to = {planes, up_to(kNkStreamRows * groups, 16), groups};
   int4_arrange(x, p.K, local);
   if (weight.any.shift == 5) int4_stream<1>(p, weight.any, r, local, to);
   else if (weight.any.shift == 6) int4_stream<2>(p, weight.any, r, local, to);
@@ -240,7 +246,10 @@ template <class Plane>
 static ACCEL_INLINE Int4Weight<Plane> int4_weight_of(const KernelArgs* args) {
   const QuantMatMulParams* p = (const QuantMatMulParams*)args->params;
   return {(const u32*)args->buf[1], (const Plane*)args->buf[2],
-          (const Plane*)args->buf[p->zeros ? 3 : 4], p->group == 32 ? 5u : p->group == 64 ? 6u : 7u,
+          (const Plane*)args->buf[p->zeros ? 3 : 4],
+          p->group == 32   ? 5u
+          : p->group == 64 ? 6u
+                           : 7u,
           p->zeros != 0};
 }
 static ACCEL_INLINE Product int4_product(const KernelArgs* args) {
@@ -250,18 +259,18 @@ static ACCEL_INLINE Product int4_product(const KernelArgs* args) {
 template <class Plane>
 static void nk_int4(const KernelArgs* args, u32 chunk, u32 n_chunks, void* local) {
   const Product p = int4_product(args);
-  const Rect r = product_range(p, kTileRows, chunk, n_chunks);
+  const Rect r = product_range(p, kNkRows, chunk, n_chunks);
   nk_run<float>(p, args, Int4Rows<Plane>{int4_weight_of<Plane>(args)}, r, local);
 }
 template <class Plane>
 static void nk_any_int4(const KernelArgs* args, u32 chunk, u32 n_chunks, void* local) {
   const Product p = int4_product(args);
-  const Rect r = product_range(p, kTileRows, chunk, n_chunks);
+  const Rect r = product_range(p, kNkRows, chunk, n_chunks);
   nk_run<float>(p, args, int4_weight_of<Plane>(args), r, local);
 }
 template <class Plane>
 static void kn_int4(const KernelArgs* args, u32 chunk, u32 n_chunks, void* local) {
   const Product p = int4_product(args);
-  const Rect r = product_range(p, kChainRows, chunk, n_chunks);
+  const Rect r = product_range(p, kKnRows, chunk, n_chunks);
   kn_run<float>(p, args, int4_weight_of<Plane>(args), r, local);
 }

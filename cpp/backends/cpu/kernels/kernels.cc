@@ -1,6 +1,7 @@
-// The CPU kernels of one instruction set, compiled once for each (-DISA=base|avx2|avx512|neon with its flags).
-// No standard header and nothing but static functions in the namespace of the instruction set: a symbol shared by objects
-// of different instruction sets would be merged by the linker, and the baseline would run AVX-512 code.
+// The CPU kernels of one instruction set, compiled once for each (-DISA=base|avx2|avx512|neon with
+// its flags). No standard header and nothing but static functions in the namespace of the
+// instruction set: a symbol shared by objects of different instruction sets would be merged by the
+// linker, and the baseline would run AVX-512 code.
 #if defined(__SSE2__)
 // gcc's own header leaves the ignored lanes of some results undefined, and gcc then warns of them.
 #pragma GCC diagnostic push
@@ -35,7 +36,8 @@ using accel_cpu::KernelArgs;
 
 #include "backends/cpu/kernels/math_vec.h"
 
-// One line a file.
+// One line a file, helpers before their users.
+// clang-format off
 #include "backends/cpu/kernels/chunks.inl"
 #include "backends/cpu/kernels/elementwise.inl"
 #include "backends/cpu/kernels/moves.inl"
@@ -49,6 +51,7 @@ using accel_cpu::KernelArgs;
 #include "backends/cpu/kernels/matmul.inl"
 #include "backends/cpu/kernels/quant_matmul.inl"
 #include "backends/cpu/kernels/int4.inl"
+// clang-format on
 
 #define KERNEL(name, chunks, run) {#name, {{chunks, run}, {nullptr, nullptr}}, nullptr, nullptr},
 #define KERNEL_LOCAL(name, chunks, run, local) \

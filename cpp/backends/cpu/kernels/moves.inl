@@ -13,8 +13,10 @@ static void copy_run(const KernelArgs* a, u32 chunk, u32 n_chunks, void*) {
 static u32 contiguous_chunks(const void* params, u32 threads) {
   return chunks_of(((const ContiguousParams*)params)->n, kGrain, threads);
 }
-// The output is walked in order; `at` holds its coordinates and `from` the source index they lead to.
-template <class T> static void contiguous_run(const KernelArgs* a, u32 chunk, u32 n_chunks, void*) {
+// The output is walked in order; `at` holds its coordinates and `from` the source index they lead
+// to.
+template <class T>
+static void contiguous_run(const KernelArgs* a, u32 chunk, u32 n_chunks, void*) {
   const ContiguousParams& p = *(const ContiguousParams*)a->params;
   const T* x = (const T*)a->buf[0];
   T* out = (T*)a->buf[1];
@@ -30,7 +32,8 @@ template <class T> static void contiguous_run(const KernelArgs* a, u32 chunk, u3
   while (i < r.hi) {
     const u64 n = at_most(r.hi - i, p.shape[last] - at[last]), step = p.strides[last];
     if (step == 1) __builtin_memcpy(out + i, x + from, n * sizeof(T));
-    else for (u64 k = 0; k < n; ++k) out[i + k] = x[from + k * step];
+    else
+      for (u64 k = 0; k < n; ++k) out[i + k] = x[from + k * step];
     i += n;
     at[last] += n;
     from += n * step;
@@ -46,11 +49,12 @@ static u32 gather_chunks(const void* params, u32 threads) {
   const GatherRowsParams& p = *(const GatherRowsParams*)params;
   return chunks_of((u64)p.n * p.width, kGrain, threads);
 }
-template <class T> static void gather_rows_run(const KernelArgs* a, u32 chunk, u32 n_chunks, void*) {
+template <class T>
+static void gather_rows_run(const KernelArgs* a, u32 chunk, u32 n_chunks, void*) {
   const GatherRowsParams& p = *(const GatherRowsParams*)a->params;
-  const T* table = (const T*)a->buf[0];        // [table_rows, width]
-  const u32* ids = (const u32*)a->buf[1];      // [n]
-  float* out = (float*)a->buf[2];              // [n, width]
+  const T* table = (const T*)a->buf[0];    // [table_rows, width]
+  const u32* ids = (const u32*)a->buf[1];  // [n]
+  float* out = (float*)a->buf[2];          // [n, width]
   const Range r = range_of(p.n, 1, chunk, n_chunks);
   for (u64 row = r.lo; row < r.hi; ++row) {
     const bool inside = ids[row] < p.table_rows;
@@ -87,17 +91,19 @@ static void quant_gather_rows_run(const KernelArgs* a, u32 chunk, u32 n_chunks, 
   }
 }
 
-// Chunks are columns: each takes all rows in order, so the last of equal ids wins whoever runs what.
+// Chunks are columns: each takes all rows in order, so the last of equal ids wins whoever runs
+// what.
 static u32 scatter_chunks(const void* params, u32 threads) {
   const ScatterRowsParams& p = *(const ScatterRowsParams*)params;
   const u32 n = chunks_of((u64)p.n * p.width, kGrain, threads);
   return (u32)at_most(n, (p.width + 63) / 64);
 }
-template <class T> static void scatter_rows_run(const KernelArgs* a, u32 chunk, u32 n_chunks, void*) {
+template <class T>
+static void scatter_rows_run(const KernelArgs* a, u32 chunk, u32 n_chunks, void*) {
   const ScatterRowsParams& p = *(const ScatterRowsParams*)a->params;
-  T* state = (T*)a->buf[0];                    // [capacity, width]
-  const T* rows = (const T*)a->buf[1];         // [n, width]
-  const u32* ids = (const u32*)a->buf[2];      // [n]
+  T* state = (T*)a->buf[0];                // [capacity, width]
+  const T* rows = (const T*)a->buf[1];     // [n, width]
+  const u32* ids = (const u32*)a->buf[2];  // [n]
   const Range r = range_of(p.width, 64, chunk, n_chunks);
   for (u64 row = 0; row < p.n; ++row) {
     if (ids[row] >= p.capacity) continue;

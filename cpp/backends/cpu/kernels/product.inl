@@ -1,13 +1,7 @@
-// What all products share: the operands of one call, how the work is cut into chunks, and the weight sources. A source
-// stands for a weight as one flat array of f32: dequant(source, i, count, dst) writes the weights of the flat indices
-// i .. i + count - 1, reads nothing else, and may overwrite up to 15 floats behind dst[count - 1].
-
-// Loops over register arrays are unrolled early, or the arrays go through memory.
-#if defined(__clang__)
-#define ACCEL_UNROLL _Pragma("unroll")
-#else
-#define ACCEL_UNROLL _Pragma("GCC unroll 16")
-#endif
+// What all products share: the operands of one call, how the work is cut into chunks, and the
+// weight sources. A source stands for a weight as one flat array of f32: dequant(source, i, count,
+// dst) writes the weights of the flat indices i .. i + count - 1, reads nothing else, and may
+// overwrite up to 15 floats behind dst[count - 1].
 
 struct Product {
   u32 M, K, N;
@@ -26,20 +20,25 @@ static ACCEL_INLINE Product product_of(const KernelArgs* args, const void* bias,
   const ProductShape* s = shape_of(args->params);
   return {s->M, s->K, s->N, (const float*)bias, (float*)out};
 }
-static ACCEL_INLINE u32 least(u32 a, u32 b) { return a < b ? a : b; }
-static ACCEL_INLINE u32 up_to(u32 n, u32 to) { return (n + to - 1) / to * to; }
+static ACCEL_INLINE u32 least(u32 a, u32 b) {
+  return a < b ? a : b;
+}
+static ACCEL_INLINE u32 up_to(u32 n, u32 to) {
+  return (n + to - 1) / to * to;
+}
 
 // ---------------------------------------------------------------- chunks
-// A chunk owns a rectangle of out. Columns are cut first, in units of 16, so that threads share no cache line; rows are
-// cut only where the columns do not feed all threads, because every row part widens the weight again.
+// A chunk owns a rectangle of out. Columns are cut first, in units of 16, so that threads share no
+// cache line; rows are cut only where the columns do not feed all threads, because every row part
+// widens the weight again.
 
 enum {
-  kUnit = 16,
-  kColumnsWanted = 32,
-  kRowsWanted = 96,
-  kStripsNk = 8,  // of a thread, for one activation row
-  kStripsKn = 2,  // fewer, because long pieces of the rows of w are read
-  kWorkWanted = 1 << 15,  // multiply-adds that are worth a chunk
+  kProductUnit = 16,
+  kProductColumns = 32,
+  kProductRows = 96,
+  kStripsNk = 8,           // of a thread, for one activation row
+  kStripsKn = 2,           // fewer, because long pieces of the rows of w are read
+  kProductWork = 1 << 15,  // multiply-adds that are worth a chunk
 };
 
 struct Rect {
@@ -48,40 +47,45 @@ struct Rect {
 
 static u32 product_chunks(const void* params, u32 threads) {
   const ProductShape* s = shape_of(params);
-  const u32 units = up_to(s->N, kUnit) / kUnit;
-  const u64 work = (u64)s->M * s->K * s->N / kWorkWanted;
+  const u32 units = up_to(s->N, kProductUnit) / kProductUnit;
+  const u64 work = (u64)s->M * s->K * s->N / kProductWork;
   if (threads == 1 && s->M == 1) return 1;
   if (work < 2) return 1;
-  u32 columns = up_to(s->N, kColumnsWanted) / kColumnsWanted;
+  u32 columns = up_to(s->N, kProductColumns) / kProductColumns;
   if (s->M == 1) columns = least(units, threads * (s->nk ? kStripsNk : kStripsKn));
   if (columns < 2 * threads) columns = units;
   if (columns > work) return (u32)work;
   const u32 rows = columns < 2 * threads ? (2 * threads + columns - 1) / columns : 1;
-  return columns * least(rows, up_to(s->M, kRowsWanted) / kRowsWanted);
+  return columns * least(rows, up_to(s->M, kProductRows) / kProductRows);
 }
 
-static u64 part_of(u64 units, u64 chunk, u64 n_chunks) { return units * chunk / n_chunks; }
+static u64 part_of(u64 units, u64 chunk, u64 n_chunks) {
+  return units * chunk / n_chunks;
+}
 
-// The rectangle of one chunk, for any number of chunks; empty for those beyond the rectangles there are.
+// The rectangle of one chunk, for any number of chunks; empty for those beyond the rectangles there
+// are.
 static Rect product_range(const Product& p, u32 block, u32 chunk, u32 n_chunks) {
-  const u32 units = up_to(p.N, kUnit) / kUnit, blocks = up_to(p.M, block) / block;
+  const u32 units = up_to(p.N, kProductUnit) / kProductUnit, blocks = up_to(p.M, block) / block;
   const u32 columns = least(n_chunks, units), rows = least(n_chunks / columns, blocks);
   if (chunk >= columns * rows) return {0, 0, 0, 0};
   const u32 c = chunk % columns, r = chunk / columns;
-  const u64 n0 = part_of(units, c, columns) * kUnit, n1 = part_of(units, c + 1, columns) * kUnit;
+  const u64 n0 = part_of(units, c, columns) * kProductUnit,
+            n1 = part_of(units, c + 1, columns) * kProductUnit;
   const u64 m0 = part_of(blocks, r, rows) * block, m1 = part_of(blocks, r + 1, rows) * block;
   return {(u32)n0, n1 < p.N ? (u32)n1 : p.N, (u32)m0, m1 < p.M ? (u32)m1 : p.M};
 }
 
-// Activation rows are packed in blocks of `most`, then 4, 2 and 1 rows; the block's rows at m begin at m * (row's floats).
+// Activation rows are packed in blocks of `most`, then 4, 2 and 1 rows; the block's rows at m begin
+// at m * (row's floats).
 static ACCEL_INLINE u32 block_rows(u32 left, u32 most) {
   return left >= most ? most : left >= 4 ? 4 : left >= 2 ? 2 : 1;
 }
-enum { kPackRows = 48 };  // of one packing chunk; a multiple of every block
+enum { kProductPack = 48 };  // of one packing chunk; a multiple of every block
 
 static u32 pack_chunks(const void* params, u32) {
   const u32 M = shape_of(params)->M;
-  return M == 1 ? 1 : up_to(M, kPackRows) / kPackRows;
+  return M == 1 ? 1 : up_to(M, kProductPack) / kProductPack;
 }
 
 // ---------------------------------------------------------------- float weights

@@ -1,14 +1,19 @@
-// Products with the weight in [K, N], order chain: each result is one chain of multiply-adds from +0 over ascending k.
-// Vector lanes run over n. K is cut only by storing the unfinished sums in out and taking them up again.
+// Products with the weight in [K, N], order chain: each result is one chain of multiply-adds from
+// +0 over ascending k. Vector lanes run over n. K is cut only by storing the unfinished sums in out
+// and taking them up again.
 
 #if ACCEL_ISA_avx512
-enum { kChainRows = 12 };  // by 2 vectors: 24 accumulators, 2 weights, the activation from memory
+enum { kKnRows = 12 };  // by 2 vectors: 24 accumulators, 2 weights, the activation from memory
 #elif ACCEL_ISA_avx2
-enum { kChainRows = 6 };
+enum { kKnRows = 6 };
 #else
-enum { kChainRows = 4 };
+enum { kKnRows = 4 };
 #endif
-enum { kPanel = 32, kPair = 2 * kLanes, kPanelDepth = 512 };  // a widened panel is [kPanelDepth][kPanel]
+enum {
+  kKnPanel = 32,
+  kKnPair = 2 * kLanes,
+  kKnDepth = 512
+};  // a widened panel is [kKnDepth][kKnPanel]
 
 static u64 kn_shared(const void* params) {
   const ProductShape* s = shape_of(params);
@@ -16,14 +21,14 @@ static u64 kn_shared(const void* params) {
 }
 // One activation row, and a panel with the slack that dequant wants.
 static u64 kn_local(const void* params) {
-  return ((u64)up_to(shape_of(params)->K, 16) + kPanelDepth * kPanel + 16) * 4;
+  return ((u64)up_to(shape_of(params)->K, 16) + kKnDepth * kKnPanel + 16) * 4;
 }
 
 // Rows m0 .. m1 of x, as [block][K][rows of the block].
 template <class X>
 static void kn_pack_rows(const X* x, u32 K, u32 m0, u32 m1, float* px) {
   for (u32 m = m0; m < m1;) {
-    const u32 rows = block_rows(m1 - m, kChainRows);
+    const u32 rows = block_rows(m1 - m, kKnRows);
     float* to = px + (u64)m * K;
     for (u32 k = 0; k < K; k += 16) {
       const u32 length = least(16, K - k);
@@ -41,16 +46,16 @@ template <class X>
 static void kn_pack(const KernelArgs* args, u32 chunk, u32 n_chunks, void*) {
   const ProductShape* s = shape_of(args->params);
   if (s->M == 1) return;
-  const u32 blocks = up_to(s->M, kChainRows) / kChainRows;
-  const u32 m0 = (u32)part_of(blocks, chunk, n_chunks) * kChainRows;
-  const u32 m1 = (u32)part_of(blocks, chunk + 1, n_chunks) * kChainRows;
+  const u32 blocks = up_to(s->M, kKnRows) / kKnRows;
+  const u32 m0 = (u32)part_of(blocks, chunk, n_chunks) * kKnRows;
+  const u32 m1 = (u32)part_of(blocks, chunk + 1, n_chunks) * kKnRows;
   kn_pack_rows((const X*)args->buf[0], s->K, m0, least(m1, s->M), (float*)args->shared);
 }
 
 // One slice of K: R rows of x by the columns of a panel that exist.
 struct KnTile {
   const float* x;  // [depth][R]
-  const float* w;  // [depth][kPanel]
+  const float* w;  // [depth][kKnPanel]
   u32 depth, columns;
   bool first;
   const float* bias;  // of these columns, added at the end; null before the last slice
@@ -58,41 +63,45 @@ struct KnTile {
   u64 width;  // of out
 };
 
-// Columns column .. column + kPair - 1, from and to rows of kPair floats.
+// Columns column .. column + kKnPair - 1, from and to rows of kKnPair floats.
 template <int R>
-static ACCEL_INLINE void kn_pair(const KnTile& t, u32 column, float* out, u64 width) {
+static __attribute__((noinline)) void kn_pair(const KnTile& t, u32 column, float* out, u64 width) {
   V a[R][2];
-  for (int m = 0; m < R; ++m)
-    for (int n = 0; n < 2; ++n)
-      a[m][n] = t.first ? v_set(0.0f) : v_load(out + m * width + n * kLanes);
+  ACCEL_UNROLL for (int m = 0; m < R; ++m) {
+    const float* from = out + m * width;
+    a[m][0] = t.first ? v_set(0.0f) : v_load(from);
+    a[m][1] = t.first ? v_set(0.0f) : v_load(from + kLanes);
+  }
   const float* x = t.x;
   const float* w = t.w + column;
-  for (u32 k = 0; k < t.depth; ++k, x += R, w += kPanel) {
+  for (u32 k = 0; k < t.depth; ++k, x += R, w += kKnPanel) {
     const V w0 = v_load(w), w1 = v_load(w + kLanes);
-    for (int m = 0; m < R; ++m) {
+    ACCEL_UNROLL for (int m = 0; m < R; ++m) {
       const V xs = v_set(x[m]);
       a[m][0] = v_fma(xs, w0, a[m][0]);
       a[m][1] = v_fma(xs, w1, a[m][1]);
     }
   }
-  for (int m = 0; m < R; ++m)
-    for (int n = 0; n < 2; ++n) v_store(out + m * width + n * kLanes, a[m][n]);
+  ACCEL_UNROLL for (int m = 0; m < R; ++m) {
+    v_store(out + m * width, a[m][0]);
+    v_store(out + m * width + kLanes, a[m][1]);
+  }
 }
 
 template <int R>
 static void kn_tile(const KnTile& t) {
-  for (u32 c = 0; c < t.columns; c += kPair) {
-    const u32 columns = least(kPair, t.columns - c);
-    if (columns == kPair) {
+  for (u32 c = 0; c < t.columns; c += kKnPair) {
+    const u32 columns = least(kKnPair, t.columns - c);
+    if (columns == kKnPair) {
       kn_pair<R>(t, c, t.out + c, t.width);
     } else {
-      float edge[R * kPair];
+      float edge[R * kKnPair];
       for (u32 m = 0; m < R; ++m)
-        for (u32 n = 0; n < kPair; ++n)
-          edge[m * kPair + n] = t.first || n >= columns ? 0.0f : t.out[m * t.width + c + n];
-      kn_pair<R>(t, c, edge, kPair);
+        for (u32 n = 0; n < kKnPair; ++n)
+          edge[m * kKnPair + n] = t.first || n >= columns ? 0.0f : t.out[m * t.width + c + n];
+      kn_pair<R>(t, c, edge, kKnPair);
       for (u32 m = 0; m < R; ++m)
-        for (u32 n = 0; n < columns; ++n) t.out[m * t.width + c + n] = edge[m * kPair + n];
+        for (u32 n = 0; n < columns; ++n) t.out[m * t.width + c + n] = edge[m * kKnPair + n];
     }
   }
   if (t.bias)
@@ -103,13 +112,18 @@ static void kn_tile(const KnTile& t) {
 static void kn_tile_of(u32 rows, const KnTile& t) {
   switch (rows) {
 #if ACCEL_ISA_avx512
-    case 12: return kn_tile<12>(t);
+    case 12:
+      return kn_tile<12>(t);
 #elif ACCEL_ISA_avx2
-    case 6: return kn_tile<6>(t);
+    case 6:
+      return kn_tile<6>(t);
 #endif
-    case 4: return kn_tile<4>(t);
-    case 2: return kn_tile<2>(t);
-    default: return kn_tile<1>(t);
+    case 4:
+      return kn_tile<4>(t);
+    case 2:
+      return kn_tile<2>(t);
+    default:
+      return kn_tile<1>(t);
   }
 }
 
@@ -118,27 +132,27 @@ template <class Weight>
 static void kn_panel(const Product& p, const Weight& weight, u32 n, u32 columns, u32 k, u32 depth,
                      float* panel) {
   // Columns that do not exist are computed and dropped; they must not be slow.
-  if (columns < kPanel && k == 0)
-    for (u32 i = 0; i < kPanelDepth * kPanel; ++i) panel[i] = 0.0f;
+  if (columns < kKnPanel && k == 0)
+    for (u32 i = 0; i < kKnDepth * kKnPanel; ++i) panel[i] = 0.0f;
   for (u32 i = 0; i < depth; ++i)
-    dequant(weight, (u64)(k + i) * p.N + n, columns, panel + i * kPanel);
+    dequant(weight, (u64)(k + i) * p.N + n, columns, panel + i * kKnPanel);
 }
 
 template <class Weight>
 static void kn_rectangle(const Product& p, const Weight& weight, const Rect& r, const float* px,
                          float* panel) {
-  for (u32 n = r.n0; n < r.n1; n += kPanel)
-    for (u32 k = 0; k < p.K; k += kPanelDepth) {
+  for (u32 n = r.n0; n < r.n1; n += kKnPanel)
+    for (u32 k = 0; k < p.K; k += kKnDepth) {
       KnTile t;
-      t.columns = least(kPanel, r.n1 - n);
-      t.depth = least(kPanelDepth, p.K - k);
+      t.columns = least(kKnPanel, r.n1 - n);
+      t.depth = least(kKnDepth, p.K - k);
       t.first = k == 0;
       t.bias = p.bias && k + t.depth == p.K ? p.bias + n : nullptr;
       t.w = panel;
       t.width = p.N;
       kn_panel(p, weight, n, t.columns, k, t.depth, panel);
       for (u32 m = r.m0; m < r.m1;) {
-        const u32 rows = block_rows(r.m1 - m, kChainRows);
+        const u32 rows = block_rows(r.m1 - m, kKnRows);
         t.x = px + (u64)m * p.K + (u64)k * rows;
         t.out = p.out + (u64)m * p.N + n;
         kn_tile_of(rows, t);
@@ -154,7 +168,7 @@ static void kn_stream(const Product& p, const float* x, const Weight& weight, co
   kn_rectangle(p, weight, r, x, panel);
 }
 
-enum { kStreamVectors = 8 / kParts, kRowsAhead = 8 };  // vectors of sixteen columns
+enum { kKnVectors = 8 / kParts, kKnRowsAhead = 8 };  // vectors of sixteen columns
 
 template <int Vectors, class W>
 static u32 kn_stream_columns(const Product& p, const float* x, const W* weight, u32 n, u32 n1) {
@@ -163,7 +177,7 @@ static u32 kn_stream_columns(const Product& p, const float* x, const W* weight, 
     for (int i = 0; i < Vectors; ++i) a[i] = splat(0.0f);
     const W* w = weight + n;
     for (u32 k = 0; k < p.K; ++k, w += p.N) {
-      const char* next = (const char*)w + (u64)kRowsAhead * p.N * sizeof(W);
+      const char* next = (const char*)w + (u64)kKnRowsAhead * p.N * sizeof(W);
       for (u32 b = 0; b < Vectors * 16 * sizeof(W); b += 64) __builtin_prefetch(next + b);
       const F16x xs = splat(x[k]);
       for (int i = 0; i < Vectors; ++i) a[i] = fma(xs, load(w + i * 16), a[i]);
@@ -174,12 +188,13 @@ static u32 kn_stream_columns(const Product& p, const float* x, const W* weight, 
   return n;
 }
 
-// Float weights as stored, many columns at a time; fewer than sixteen columns left over go through a panel.
+// Float weights as stored, many columns at a time; fewer than sixteen columns left over go through
+// a panel.
 template <class W>
 static void kn_stream(const Product& p, const float* x, const FloatWeight<W>& weight, const Rect& r,
                       float* panel) {
-  u32 n = kn_stream_columns<kStreamVectors>(p, x, weight.w, r.n0, r.n1);
-  n = kn_stream_columns<kStreamVectors / 2>(p, x, weight.w, n, r.n1);
+  u32 n = kn_stream_columns<kKnVectors>(p, x, weight.w, r.n0, r.n1);
+  n = kn_stream_columns<kKnVectors / 2>(p, x, weight.w, n, r.n1);
   n = kn_stream_columns<1>(p, x, weight.w, n, r.n1);
   if (n < r.n1) kn_rectangle(p, weight, {n, r.n1, 0, 1}, x, panel);
 }

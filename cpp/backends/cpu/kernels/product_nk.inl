@@ -1,31 +1,37 @@
-// Products with the weight in [N, K], order lane16: sixteen virtual lanes over k, lane = k mod 16, each a chain of
-// multiply-adds from +0 over ascending k; then the tree 8, 4, 2, 1. A result depends on its row of x and its row of w alone.
-// Padding of x is -0 and of w +0: the product -0 leaves every accumulator as it is.
+// Products with the weight in [N, K], order lane16: sixteen virtual lanes over k, lane = k mod 16,
+// each a chain of multiply-adds from +0 over ascending k; then the tree 8, 4, 2, 1. A result
+// depends on its row of x and its row of w alone. Padding of x is -0 and of w +0: the product -0
+// leaves every accumulator as it is.
 
 #if ACCEL_ISA_avx512
-enum { kTileRows = 6, kTileColumns = 4 };  // 24 accumulators, 4 weights, 1 activation of 32 registers
+enum { kNkRows = 6, kNkColumns = 4 };  // 24 accumulators, 4 weights, 1 activation of 32 registers
 #elif ACCEL_ISA_avx2
-enum { kTileRows = 6, kTileColumns = 2 };  // 12, 2 and 1 of 16, half of the lanes at a time
+enum { kNkRows = 6, kNkColumns = 2 };  // 12, 2 and 1 of 16, half of the lanes at a time
 #else
-enum { kTileRows = 4, kTileColumns = 2 };
+enum { kNkRows = 4, kNkColumns = 2 };
 #endif
-// Widened weight rows of one block and the activations of kSuperRows rows share L2; kTiles tiles and one activation
-// block of one slice of K share L1. Between slices whole accumulators are kept, which changes no bit.
+// Widened weight rows of one block and the activations of kNkSuperRows rows share L2; kNkTiles
+// tiles and one activation block of one slice of K share L1. Between slices whole accumulators are
+// kept, which changes no bit.
 enum {
-  kSuperRows = 96,
-  kTiles = 8 / kTileColumns,
-  kSlice = 576,
-  kBlockColumns = 32,
-  kBlockFloats = kBlockColumns * 4096,
-  kCarry = 16 * kTileColumns,  // floats of one activation row's accumulators in one tile
+  kNkSuperRows = 96,
+  kNkTiles = 8 / kNkColumns,
+  kNkSlice = 576,
+  kNkBlockColumns = 32,
+  kNkBlockFloats = kNkBlockColumns * 4096,
+  kNkCarry = 16 * kNkColumns,  // floats of one activation row's accumulators in one tile
 };
 
-static ACCEL_INLINE u32 nk_width(u32 K) { return up_to(K, 16); }
+static ACCEL_INLINE u32 nk_width(u32 K) {
+  return up_to(K, 16);
+}
 // One vector more than the row, so that rows of a power of two do not share cache sets.
-static ACCEL_INLINE u32 nk_stride(u32 K) { return nk_width(K) + 16; }
+static ACCEL_INLINE u32 nk_stride(u32 K) {
+  return nk_width(K) + 16;
+}
 static ACCEL_INLINE u32 nk_block_columns(u32 K) {
-  const u32 fit = kBlockFloats / nk_width(K) / 4 * 4;
-  return fit < 4 ? 4 : least(fit, kBlockColumns);
+  const u32 fit = kNkBlockFloats / nk_width(K) / 4 * 4;
+  return fit < 4 ? 4 : least(fit, kNkBlockColumns);
 }
 
 static u64 nk_shared(const void* params) {
@@ -35,7 +41,9 @@ static u64 nk_shared(const void* params) {
 // One activation row, the widened weight rows, the accumulators.
 static u64 nk_local(const void* params) {
   const u32 K = shape_of(params)->K;
-  return ((u64)nk_width(K) + (u64)nk_block_columns(K) * nk_stride(K) + kSuperRows * kTiles * kCarry) * 4;
+  return ((u64)nk_width(K) + (u64)nk_block_columns(K) * nk_stride(K) +
+          kNkSuperRows * kNkTiles * kNkCarry) *
+         4;
 }
 
 // ---------------------------------------------------------------- activations
@@ -51,7 +59,7 @@ template <class X>
 static void nk_pack_rows(const X* x, u32 K, u32 m0, u32 m1, float* px) {
   const u32 width = nk_width(K);
   for (u32 m = m0; m < m1;) {
-    const u32 rows = block_rows(m1 - m, kTileRows);
+    const u32 rows = block_rows(m1 - m, kNkRows);
     float* to = px + (u64)m * width;
     for (u32 k = 0; k < width; k += 16)
       for (u32 r = 0; r < rows; ++r, to += 16) store(to, nk_load(x + (u64)(m + r) * K, k, K));
@@ -63,9 +71,9 @@ template <class X>
 static void nk_pack(const KernelArgs* args, u32 chunk, u32 n_chunks, void*) {
   const ProductShape* s = shape_of(args->params);
   if (s->M == 1) return;
-  const u32 blocks = up_to(s->M, kTileRows) / kTileRows;
-  const u32 m0 = (u32)part_of(blocks, chunk, n_chunks) * kTileRows;
-  const u32 m1 = (u32)part_of(blocks, chunk + 1, n_chunks) * kTileRows;
+  const u32 blocks = up_to(s->M, kNkRows) / kNkRows;
+  const u32 m0 = (u32)part_of(blocks, chunk, n_chunks) * kNkRows;
+  const u32 m1 = (u32)part_of(blocks, chunk + 1, n_chunks) * kNkRows;
   nk_pack_rows((const X*)args->buf[0], s->K, m0, least(m1, s->M), (float*)args->shared);
 }
 
@@ -85,23 +93,25 @@ static ACCEL_INLINE V4 four_trees(F16x a, F16x b, F16x c, F16x d) {
 #else
 static ACCEL_INLINE V4 four_trees(F16x a, F16x b, F16x c, F16x d) {
   const V4 s = fold_add(a), t = fold_add(b), u = fold_add(c), v = fold_add(d);
-  const V4 st = __builtin_shufflevector(s, t, 0, 1, 4, 5) + __builtin_shufflevector(s, t, 2, 3, 6, 7);
-  const V4 uv = __builtin_shufflevector(u, v, 0, 1, 4, 5) + __builtin_shufflevector(u, v, 2, 3, 6, 7);
+  const V4 st =
+      __builtin_shufflevector(s, t, 0, 1, 4, 5) + __builtin_shufflevector(s, t, 2, 3, 6, 7);
+  const V4 uv =
+      __builtin_shufflevector(u, v, 0, 1, 4, 5) + __builtin_shufflevector(u, v, 2, 3, 6, 7);
   return __builtin_shufflevector(st, uv, 0, 2, 4, 6) + __builtin_shufflevector(st, uv, 1, 3, 5, 7);
 }
 #endif
 
-// One slice of K of one tile: up to kTileRows rows of x by kTileColumns rows of w.
+// One slice of K of one tile: up to kNkRows rows of x by kNkColumns rows of w.
 struct NkTile {
-  const float* x;     // [steps][R][16]
-  const float* w;     // rows of nk_stride floats
+  const float* x;  // [steps][R][16]
+  const float* w;  // rows of nk_stride floats
   u64 stride;
   u32 steps, columns;  // vectors of K; columns of out that exist
   bool first, last;
-  float* carry;       // [R][kTileColumns][16]
+  float* carry;       // [R][kNkColumns][16]
   const float* bias;  // of this tile's columns, or null
   float* out;
-  u64 width;          // of out
+  u64 width;  // of out
 };
 
 // The results of a tile: y[m] holds those of row m in its first lanes.
@@ -122,8 +132,8 @@ template <int R>
 static ACCEL_INLINE void nk_finish(const NkTile& t) {
   V4 y[R + 1];
   for (int m = 0; m < R; m += 2) {
-    const float* a = t.carry + m * kCarry;
-    const float* b = a + (m + 1 < R ? kCarry : 0);
+    const float* a = t.carry + m * kNkCarry;
+    const float* b = a + (m + 1 < R ? kNkCarry : 0);
     y[m] = four_trees(load(a), load(a + 16), load(b), load(b + 16));
     y[m + 1] = __builtin_shufflevector(y[m], y[m], 2, 3, 2, 3);
   }
@@ -134,32 +144,37 @@ static ACCEL_INLINE void nk_finish(const NkTile& t) {
 template <int R>
 static void nk_tile(const NkTile& t) {
   for (int part = 0; part < kParts; ++part) {
-    V a[R][kTileColumns];
+    V a[R][kNkColumns];
     float* carry = t.carry + part * kLanes;
-    ACCEL_UNROLL for (int m = 0; m < R; ++m)
-      ACCEL_UNROLL for (int n = 0; n < kTileColumns; ++n)
-        a[m][n] = t.first ? v_set(0.0f) : v_load(carry + m * kCarry + n * 16);
+    ACCEL_UNROLL for (int m = 0; m < R; ++m) {
+      const float* from = carry + m * kNkCarry;
+      ACCEL_UNROLL for (int n = 0; n < kNkColumns; ++n) {
+        a[m][n] = t.first ? v_set(0.0f) : v_load(from + n * 16);
+      }
+    }
     const float* x = t.x + part * kLanes;
     const float* w = t.w + part * kLanes;
     for (u32 s = 0; s < t.steps; ++s, x += R * 16, w += 16) {
-      V row[kTileColumns];
-      ACCEL_UNROLL for (int n = 0; n < kTileColumns; ++n) row[n] = v_load(w + n * t.stride);
+      V row[kNkColumns];
+      ACCEL_UNROLL for (int n = 0; n < kNkColumns; ++n) row[n] = v_load(w + n * t.stride);
       ACCEL_UNROLL for (int m = 0; m < R; ++m) {
         const V xs = v_load(x + m * 16);
-        ACCEL_UNROLL for (int n = 0; n < kTileColumns; ++n) a[m][n] = v_fma(xs, row[n], a[m][n]);
+        ACCEL_UNROLL for (int n = 0; n < kNkColumns; ++n) a[m][n] = v_fma(xs, row[n], a[m][n]);
       }
     }
 #if ACCEL_ISA_avx512
     if (t.last) {
       V4 y[R];
-      ACCEL_UNROLL for (int m = 0; m < R; ++m)
+      ACCEL_UNROLL for (int m = 0; m < R; ++m) {
         y[m] = four_trees({{a[m][0]}}, {{a[m][1]}}, {{a[m][2]}}, {{a[m][3]}});
+      }
       return nk_store(t, y, R);
     }
 #endif
-    ACCEL_UNROLL for (int m = 0; m < R; ++m)
-      ACCEL_UNROLL for (int n = 0; n < kTileColumns; ++n)
-        v_store(carry + m * kCarry + n * 16, a[m][n]);
+    ACCEL_UNROLL for (int m = 0; m < R; ++m) {
+      float* to = carry + m * kNkCarry;
+      ACCEL_UNROLL for (int n = 0; n < kNkColumns; ++n) v_store(to + n * 16, a[m][n]);
+    }
   }
 #if !ACCEL_ISA_avx512
   if (t.last) nk_finish<R>(t);
@@ -169,17 +184,22 @@ static void nk_tile(const NkTile& t) {
 static void nk_tile_of(u32 rows, const NkTile& t) {
   switch (rows) {
 #if ACCEL_ISA_avx512 || ACCEL_ISA_avx2
-    case 6: return nk_tile<6>(t);
+    case 6:
+      return nk_tile<6>(t);
 #endif
-    case 4: return nk_tile<4>(t);
-    case 2: return nk_tile<2>(t);
-    default: return nk_tile<1>(t);
+    case 4:
+      return nk_tile<4>(t);
+    case 2:
+      return nk_tile<2>(t);
+    default:
+      return nk_tile<1>(t);
   }
 }
 
 // ---------------------------------------------------------------- the product
 
-// A block of widened weight rows against the packed rows m0 .. m1; n is the first column of the block.
+// A block of widened weight rows against the packed rows m0 .. m1; n is the first column of the
+// block.
 struct NkBlock {
   const float* px;
   const float* w;
@@ -188,23 +208,24 @@ struct NkBlock {
 };
 
 static void nk_slices(const Product& p, const NkBlock& b, u32 tile0, u32 m0, u32 m1) {
-  const u32 width = nk_width(p.K), n_slices = (width + kSlice - 1) / kSlice;
+  const u32 width = nk_width(p.K), n_slices = (width + kNkSlice - 1) / kNkSlice;
   const u32 slice = up_to(width / 16, n_slices) / n_slices * 16;
-  const u32 tile1 = least(tile0 + kTiles, up_to(b.columns, kTileColumns) / kTileColumns);
+  const u32 tile1 = least(tile0 + kNkTiles, up_to(b.columns, kNkColumns) / kNkColumns);
   for (u32 k = 0; k < width; k += slice)
     for (u32 m = m0; m < m1;) {
-      const u32 rows = block_rows(m1 - m, kTileRows), length = least(slice, width - k);
+      const u32 rows = block_rows(m1 - m, kNkRows), length = least(slice, width - k);
       for (u32 tile = tile0; tile < tile1; ++tile) {
-        const u32 c = tile * kTileColumns;
+        const u32 c = tile * kNkColumns;
         NkTile t;
         t.x = b.px + (u64)m * width + (u64)k * rows;
         t.stride = nk_stride(p.K);
         t.w = b.w + c * t.stride + k;
         t.steps = length / 16;
-        t.columns = least(kTileColumns, b.columns - c);
+        t.columns = least(kNkColumns, b.columns - c);
         t.first = k == 0;
         t.last = k + length == width;
-        t.carry = b.carry + (n_slices == 1 ? 0 : ((m - m0) * kTiles + (tile - tile0) * rows) * kCarry);
+        t.carry = b.carry +
+                  (n_slices == 1 ? 0 : ((m - m0) * kNkTiles + (tile - tile0) * rows) * kNkCarry);
         t.bias = p.bias ? p.bias + b.n + c : nullptr;
         t.out = p.out + (u64)m * p.N + b.n + c;
         t.width = p.N;
@@ -215,13 +236,14 @@ static void nk_slices(const Product& p, const NkBlock& b, u32 tile0, u32 m0, u32
 }
 
 static void nk_block(const Product& p, const NkBlock& b) {
-  const u32 tiles = up_to(b.columns, kTileColumns) / kTileColumns;
-  for (u32 m = b.m0; m < b.m1; m += kSuperRows)
-    for (u32 tile = 0; tile < tiles; tile += kTiles)
-      nk_slices(p, b, tile, m, least(m + kSuperRows, b.m1));
+  const u32 tiles = up_to(b.columns, kNkColumns) / kNkColumns;
+  for (u32 m = b.m0; m < b.m1; m += kNkSuperRows)
+    for (u32 tile = 0; tile < tiles; tile += kNkTiles)
+      nk_slices(p, b, tile, m, least(m + kNkSuperRows, b.m1));
 }
 
-// The rectangle of one chunk; px are the packed activations, scratch holds what nk_local says, less one row.
+// The rectangle of one chunk; px are the packed activations, scratch holds what nk_local says, less
+// one row.
 template <class Weight>
 static void nk_rectangle(const Product& p, const Weight& weight, const Rect& r, const float* px,
                          float* scratch) {
@@ -233,7 +255,7 @@ static void nk_rectangle(const Product& p, const Weight& weight, const Rect& r, 
       dequant(weight, (u64)(n + c) * p.K, p.K, row);
       for (u32 k = p.K; k < width; ++k) row[k] = 0.0f;
     }
-    for (u64 i = (u64)columns * stride; i < (u64)up_to(columns, kTileColumns) * stride; ++i)
+    for (u64 i = (u64)columns * stride; i < (u64)up_to(columns, kNkColumns) * stride; ++i)
       scratch[i] = 0.0f;
     nk_block(p, {px, scratch, scratch + (u64)most * stride, n, columns, r.m0, r.m1});
   }
@@ -241,7 +263,8 @@ static void nk_rectangle(const Product& p, const Weight& weight, const Rect& r, 
 
 // One activation row whose weight has no stream of its own: through the same tiles.
 template <class X, class Weight>
-static void nk_stream(const Product& p, const X* x, const Weight& weight, const Rect& r, float* local) {
+static void nk_stream(const Product& p, const X* x, const Weight& weight, const Rect& r,
+                      float* local) {
   nk_pack_rows(x, p.K, 0, 1, local);
   nk_rectangle(p, weight, r, local, local + nk_width(p.K));
 }
@@ -255,29 +278,34 @@ static void nk_run(const Product& p, const KernelArgs* args, const Weight& weigh
   nk_rectangle(p, weight, r, (const float*)args->shared, scratch + nk_width(p.K));
 }
 
-// ---------------------------------------------------------------- one row against weights as stored
+// ---------------------------------------------------------------- one row against weights as
+// stored
 
-enum { kStreamRows = kParts == 1 ? 4 : 2, kAhead = 4096 };
+enum { kNkStreamRows = kParts == 1 ? 4 : 2, kNkAhead = 4096 };
 
-// Byte distance to fetch ahead: whole blocks of rows, so that the addresses run on linearly for any row length.
+// Byte distance to fetch ahead: whole blocks of rows, so that the addresses run on linearly for any
+// row length.
 static ACCEL_INLINE u64 bytes_ahead(u64 block_bytes, u64 minimum) {
   return (minimum + block_bytes - 1) / block_bytes * block_bytes;
 }
 
-// Rows that a stream reads together: those past the last one read the last one again, and their results are dropped.
-static ACCEL_INLINE u32 stream_row(u32 n, u32 r, u32 n1) { return n + r < n1 ? n + r : n1 - 1; }
+// Rows that a stream reads together: those past the last one read the last one again, and their
+// results are dropped.
+static ACCEL_INLINE u32 stream_row(u32 n, u32 r, u32 n1) {
+  return n + r < n1 ? n + r : n1 - 1;
+}
 
 // Up to four results from column n on, n1 being the end.
 static ACCEL_INLINE void put_results(const Product& p, V4 y, u32 n, u32 n1) {
-  if (n + 4 <= n1 && kStreamRows == 4) {
+  if (n + 4 <= n1 && kNkStreamRows == 4) {
     *(V4Any*)(p.out + n) = (V4Any)(p.bias ? y + (V4)(*(const V4Any*)(p.bias + n)) : y);
     return;
   }
-  for (u32 r = 0; r < kStreamRows && n + r < n1; ++r)
+  for (u32 r = 0; r < kNkStreamRows && n + r < n1; ++r)
     p.out[n + r] = p.bias ? y[r] + p.bias[n + r] : y[r];
 }
 static ACCEL_INLINE void stream_store(const Product& p, const F16x* a, u32 n, u32 n1) {
-  put_results(p, four_trees(a[0], a[1], a[kStreamRows - 2], a[kStreamRows - 1]), n, n1);
+  put_results(p, four_trees(a[0], a[1], a[kNkStreamRows - 2], a[kNkStreamRows - 1]), n, n1);
 }
 
 template <class X, class W>
@@ -285,20 +313,20 @@ static void nk_stream(const Product& p, const X* x, const FloatWeight<W>& weight
                       float* local) {
   nk_pack_rows(x, p.K, 0, 1, local);
   const u32 whole = p.K / 16 * 16;
-  const u64 ahead = bytes_ahead((u64)kStreamRows * p.K * sizeof(W), kAhead);
-  for (u32 n = r.n0; n < r.n1; n += kStreamRows) {
-    const W* w[kStreamRows];
-    F16x a[kStreamRows];
-    for (u32 i = 0; i < kStreamRows; ++i) w[i] = weight.w + (u64)stream_row(n, i, r.n1) * p.K;
-    for (u32 i = 0; i < kStreamRows; ++i) a[i] = splat(0.0f);
+  const u64 ahead = bytes_ahead((u64)kNkStreamRows * p.K * sizeof(W), kNkAhead);
+  for (u32 n = r.n0; n < r.n1; n += kNkStreamRows) {
+    const W* w[kNkStreamRows];
+    F16x a[kNkStreamRows];
+    for (u32 i = 0; i < kNkStreamRows; ++i) w[i] = weight.w + (u64)stream_row(n, i, r.n1) * p.K;
+    for (u32 i = 0; i < kNkStreamRows; ++i) a[i] = splat(0.0f);
     const char* next = (const char*)w[0] + ahead;
-    for (u32 k = 0; k < whole; k += 16, next += kStreamRows * 16 * sizeof(W)) {
-      for (u32 b = 0; b < kStreamRows * 16 * sizeof(W); b += 64) __builtin_prefetch(next + b);
+    for (u32 k = 0; k < whole; k += 16, next += kNkStreamRows * 16 * sizeof(W)) {
+      for (u32 b = 0; b < kNkStreamRows * 16 * sizeof(W); b += 64) __builtin_prefetch(next + b);
       const F16x xs = load(local + k);
-      for (u32 i = 0; i < kStreamRows; ++i) a[i] = fma(xs, load(w[i] + k), a[i]);
+      for (u32 i = 0; i < kNkStreamRows; ++i) a[i] = fma(xs, load(w[i] + k), a[i]);
     }
     if (whole < p.K)
-      for (u32 i = 0; i < kStreamRows; ++i)
+      for (u32 i = 0; i < kNkStreamRows; ++i)
         a[i] = fma(load(local + whole), load_n(w[i] + whole, (int)(p.K - whole)), a[i]);
     stream_store(p, a, n, r.n1);
   }

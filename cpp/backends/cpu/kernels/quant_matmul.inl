@@ -1,4 +1,5 @@
-// quant_matmul: int8 weights in blocks of 32 of the flat index, one f16 scale a block; a weight is scale * quant.
+// quant_matmul: int8 weights in blocks of 32 of the flat index, one f16 scale a block; a weight is
+// scale * quant.
 
 struct Int8Weight {
   const signed char* q;
@@ -9,7 +10,9 @@ struct Int8Rows {
   Int8Weight any;
 };
 
-static ACCEL_INLINE float widen_one(float v) { return v; }
+static ACCEL_INLINE float widen_one(float v) {
+  return v;
+}
 static ACCEL_INLINE float widen_one(bf16 v) {
   const u32 bits = (u32)v.bits << 16;
   float f;
@@ -48,24 +51,24 @@ static void nk_stream(const Product& p, const X* x, const Int8Rows& weight, cons
                       float* local) {
   nk_pack_rows(x, p.K, 0, 1, local);
   const u32 groups = p.K / 32;
-  float* scales = local + nk_width(p.K);  // [kStreamRows][groups]
-  const u64 ahead = bytes_ahead((u64)kStreamRows * p.K, 2 * kAhead);
-  for (u32 n = r.n0; n < r.n1; n += kStreamRows) {
-    widen(weight.any.scales + (u64)n * groups, least(kStreamRows, r.n1 - n) * groups, scales);
-    const signed char* q[kStreamRows];
-    const float* s[kStreamRows];
-    F16x a[kStreamRows];
-    for (u32 i = 0; i < kStreamRows; ++i) {
+  float* scales = local + nk_width(p.K);  // [kNkStreamRows][groups]
+  const u64 ahead = bytes_ahead((u64)kNkStreamRows * p.K, 2 * kNkAhead);
+  for (u32 n = r.n0; n < r.n1; n += kNkStreamRows) {
+    widen(weight.any.scales + (u64)n * groups, least(kNkStreamRows, r.n1 - n) * groups, scales);
+    const signed char* q[kNkStreamRows];
+    const float* s[kNkStreamRows];
+    F16x a[kNkStreamRows];
+    for (u32 i = 0; i < kNkStreamRows; ++i) {
       const u32 row = stream_row(n, i, r.n1);
       q[i] = weight.any.q + (u64)row * p.K;
       s[i] = scales + (row - n) * groups;
       a[i] = splat(0.0f);
     }
     const char* next = (const char*)q[0] + ahead;
-    for (u32 g = 0; g < groups; ++g, next += kStreamRows * 32) {
-      for (u32 b = 0; b < kStreamRows * 32; b += 64) __builtin_prefetch(next + b);
+    for (u32 g = 0; g < groups; ++g, next += kNkStreamRows * 32) {
+      for (u32 b = 0; b < kNkStreamRows * 32; b += 64) __builtin_prefetch(next + b);
       const F16x x0 = load(local + g * 32), x1 = load(local + g * 32 + 16);
-      for (u32 i = 0; i < kStreamRows; ++i) {
+      for (u32 i = 0; i < kNkStreamRows; ++i) {
         const F16x scale = splat(s[i][g]);
         a[i] = fma(x0, scale * load(q[i] + g * 32), a[i]);
         a[i] = fma(x1, scale * load(q[i] + g * 32 + 16), a[i]);
@@ -85,18 +88,18 @@ static ACCEL_INLINE Product int8_product(const KernelArgs* args) {
 template <class X>
 static void nk_int8(const KernelArgs* args, u32 chunk, u32 n_chunks, void* local) {
   const Product p = int8_product(args);
-  const Rect r = product_range(p, kTileRows, chunk, n_chunks);
+  const Rect r = product_range(p, kNkRows, chunk, n_chunks);
   nk_run<X>(p, args, Int8Rows{int8_weight(args)}, r, local);
 }
 template <class X>
 static void nk_any_int8(const KernelArgs* args, u32 chunk, u32 n_chunks, void* local) {
   const Product p = int8_product(args);
-  const Rect r = product_range(p, kTileRows, chunk, n_chunks);
+  const Rect r = product_range(p, kNkRows, chunk, n_chunks);
   nk_run<X>(p, args, int8_weight(args), r, local);
 }
 template <class X>
 static void kn_int8(const KernelArgs* args, u32 chunk, u32 n_chunks, void* local) {
   const Product p = int8_product(args);
-  const Rect r = product_range(p, kChainRows, chunk, n_chunks);
+  const Rect r = product_range(p, kKnRows, chunk, n_chunks);
   kn_run<X>(p, args, int8_weight(args), r, local);
 }

@@ -1,11 +1,13 @@
-// rms_norm, softmax and rope: kernels over the rows of the last axis. Sums have the order lane16 over the row.
+// rms_norm, softmax and rope: kernels over the rows of the last axis. Sums have the order lane16
+// over the row.
 
 static u32 rows_chunks(const void* params, u32 threads) {
   const RowsParams& p = *(const RowsParams*)params;
   return (u32)at_most(chunks_of((u64)p.rows * p.width, kGrain, threads), p.rows);
 }
 
-template <class T> static ACCEL_INLINE float sum_of_squares(const T* x, u32 width) {
+template <class T>
+static ACCEL_INLINE float sum_of_squares(const T* x, u32 width) {
   F16x acc = splat(0.0f);
   u32 c = 0;
   for (; c + 16 <= width; c += 16) {
@@ -20,7 +22,8 @@ template <class T> static ACCEL_INLINE float sum_of_squares(const T* x, u32 widt
 }
 
 // x / sqrt(sum(x^2) / width + eps) * gain, from left to right.
-template <class T> static void rms_norm_run(const KernelArgs* a, u32 chunk, u32 n_chunks, void*) {
+template <class T>
+static void rms_norm_run(const KernelArgs* a, u32 chunk, u32 n_chunks, void*) {
   const RowsParams& p = *(const RowsParams*)a->params;
   const float* gain = (const float*)a->buf[1];  // [width]
   const Range r = range_of(p.rows, 1, chunk, n_chunks);
@@ -76,9 +79,10 @@ static ACCEL_INLINE void divide_columns(const float* x, float* out, Range r, F16
   if (rest) store_n(out + c, load_n(x + c, rest) / sum, rest);
 }
 
-// Many rows: whole rows in phase one, nothing in phase two. Up to kCutRows rows are cut into pieces of columns, so that one
-// long row feeds several threads: phase one writes the exponentials to scratch, each piece finding the row's maximum
-// itself, and phase two divides, each piece summing the row itself.
+// Many rows: whole rows in phase one, nothing in phase two. Up to kCutRows rows are cut into pieces
+// of columns, so that one long row feeds several threads: phase one writes the exponentials to
+// scratch, each piece finding the row's maximum itself, and phase two divides, each piece summing
+// the row itself.
 enum { kCutRows = 4 };
 static u32 softmax_chunks(const void* params, u32 threads) {
   const RowsParams& p = *(const RowsParams*)params;
@@ -106,7 +110,8 @@ static void softmax_run(const KernelArgs* a, u32 chunk, u32 n_chunks, void*) {
     const Range rows = range_of(p.rows, 1, chunk, n_chunks);
     for (u64 row = rows.lo; row < rows.hi; ++row) {
       float* to = out + row * p.width;
-      exp_columns(x + row * p.width, to, {0, p.width}, splat(row_maximum(x + row * p.width, p.width)));
+      exp_columns(x + row * p.width, to, {0, p.width},
+                  splat(row_maximum(x + row * p.width, p.width)));
       divide_columns(to, to, {0, p.width}, splat(row_sum(to, p.width)));
     }
     return;
@@ -153,8 +158,8 @@ static ACCEL_INLINE void rope_angles(const float* frequencies, u32 position, u32
 }
 static void rope_run(const KernelArgs* a, u32 chunk, u32 n_chunks, void* local) {
   const RopeParams& p = *(const RopeParams*)a->params;
-  const u32* positions = (const u32*)a->buf[1];         // [rows / rows_per_position]
-  const float* frequencies = (const float*)a->buf[2];   // [rotary_dim / 2]
+  const u32* positions = (const u32*)a->buf[1];        // [rows / rows_per_position]
+  const float* frequencies = (const float*)a->buf[2];  // [rotary_dim / 2]
   const u32 half = p.rotary_dim / 2;
   float* cosines = (float*)local;
   float* sines = cosines + round_up(half, 16);

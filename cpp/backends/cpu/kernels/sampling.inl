@@ -2,14 +2,17 @@
 
 // ---------------------------------------------------------------- sample_categorical
 
-// Running sums in blocks of 256: inside a block one chain from +0; block totals are added to a carry from +0. Phase one sums
-// the blocks, phase two walks the carries and then one block.
+// Running sums in blocks of 256: inside a block one chain from +0; block totals are added to a
+// carry from +0. Phase one sums the blocks, phase two walks the carries and then one block.
 enum { kSampleBlock = 256 };
 struct BlockTotal {
   float total;
-  u32 negative;  // a weight below zero: running sums may fall, so the shortcut over blocks does not hold
+  u32 negative;  // a weight below zero: running sums may fall, so the shortcut over blocks does not
+                 // hold
 };
-static inline u64 sample_blocks(const RowsParams& p) { return (p.width + kSampleBlock - 1) / kSampleBlock; }
+static inline u64 sample_blocks(const RowsParams& p) {
+  return (p.width + kSampleBlock - 1) / kSampleBlock;
+}
 static u64 sample_shared(const void* params) {
   const RowsParams& p = *(const RowsParams*)params;
   return sizeof(BlockTotal) * p.rows * sample_blocks(p);
@@ -30,8 +33,7 @@ static ACCEL_INLINE BlockTotal block_total(const float* w, u64 n) {
 static ACCEL_INLINE void four_totals(const float* w, BlockTotal* t) {
   float s[4] = {};
   u32 negative[4] = {};
-  for (int i = 0; i < kSampleBlock; ++i)
-    ACCEL_UNROLL for (int b = 0; b < 4; ++b) {
+  for (int i = 0; i < kSampleBlock; ++i) ACCEL_UNROLL for (int b = 0; b < 4; ++b) {
       const float x = w[b * kSampleBlock + i];
       s[b] = s[b] + x;
       negative[b] |= x < 0.0f;

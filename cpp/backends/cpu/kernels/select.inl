@@ -1,16 +1,18 @@
-// argmax and the two masks: selections in the order (value descending, index ascending), where -0 equals +0 and NaN comes
-// last.
+// argmax and the two masks: selections in the order (value descending, index ascending), where -0
+// equals +0 and NaN comes last.
 
 // ---------------------------------------------------------------- argmax
 
-// A row is cut into pieces of fixed length, so that one long row feeds several threads; the second phase joins the pieces
-// in ascending order.
+// A row is cut into pieces of fixed length, so that one long row feeds several threads; the second
+// phase joins the pieces in ascending order.
 enum { kArgmaxPiece = 8192 };
 struct Best {
   float value;
   u32 index;
 };
-static inline u64 argmax_pieces(const RowsParams& p) { return (p.width + kArgmaxPiece - 1) / kArgmaxPiece; }
+static inline u64 argmax_pieces(const RowsParams& p) {
+  return (p.width + kArgmaxPiece - 1) / kArgmaxPiece;
+}
 static u64 argmax_shared(const void* params) {
   const RowsParams& p = *(const RowsParams*)params;
   return sizeof(Best) * p.rows * argmax_pieces(p);
@@ -105,13 +107,16 @@ struct SelectScratch {
   u64 entries[kBatch];  // key, then the complement of the index: descending order is the order
   u64 spare[kBatch];
 };
-static u64 select_local(const void*) { return sizeof(SelectScratch); }
+static u64 select_local(const void*) {
+  return sizeof(SelectScratch);
+}
 
-// What the walk looks for: the k-th entry, or the entry at which the sum of the values reaches the target.
+// What the walk looks for: the k-th entry, or the entry at which the sum of the values reaches the
+// target.
 struct Walk {
   const float* x;
   u32 width;
-  u64 limit;       // entries at most
+  u64 limit;  // entries at most
   bool by_sum;
   float target, sum;
   u64 taken;
@@ -137,7 +142,8 @@ static void sort_entries(SelectScratch& s, u32 n) {
     }
     return;
   }
-  // Entries were collected by ascending index, and the sort is stable, so the four digits of the key are enough.
+  // Entries were collected by ascending index, and the sort is stable, so the four digits of the
+  // key are enough.
   u64 *from = s.entries, *to = s.spare;
   for (int shift = 32; shift < 64; shift += 8) {
     u32 start[257] = {};
@@ -196,8 +202,9 @@ static void count_digits(u32* counts, const Walk& w, u32 lo, u32 hi, int shift, 
       ++counts[key_of(w.x[i + (u32)__builtin_ctz(m)]) >> shift & (digits - 1)];
 }
 
-// Walks the entries whose key begins with `prefix`, digit by digit from the top: runs of digits that make up a batch are
-// sorted; a digit with more entries than a batch is walked by its next digit.
+// Walks the entries whose key begins with `prefix`, digit by digit from the top: runs of digits
+// that make up a batch are sorted; a digit with more entries than a batch is walked by its next
+// digit.
 static bool walk_digits(SelectScratch& s, Walk& w, int level, u32 prefix) {
   static const int shifts[3] = {20, 8, 0};
   static const u32 digits[3] = {4096, 4096, 256};
@@ -212,12 +219,14 @@ static bool walk_digits(SelectScratch& s, Walk& w, int level, u32 prefix) {
     u32 total = 0;
     const int high = d;
     while (d >= 0 && total < want && total + counts[d] <= kBatch) total += counts[d--];
-    if (total && !take_batch(s, w, base | (u32)(d + 1) << shift, (base | (u32)high << shift) | below))
+    if (total &&
+        !take_batch(s, w, base | (u32)(d + 1) << shift, (base | (u32)high << shift) | below))
       return false;
     want = want < kBatch / 2 ? 2 * want : (u32)kBatch;
     if (d < 0 || counts[d] <= kBatch) continue;
     const u32 key = base | (u32)d << shift;
-    if (!(level == 2 ? take_equal(w, key) : walk_digits(s, w, level + 1, key >> shift))) return false;
+    if (!(level == 2 ? take_equal(w, key) : walk_digits(s, w, level + 1, key >> shift)))
+      return false;
     --d;
   }
   return true;
@@ -234,7 +243,9 @@ static void write_mask(const Walk& w, float* out) {
     const int n = (int)at_most(16, w.width - i);
     u32 kept = last == 0xffffffffu ? 0 : keys_within(w.x + i, n, last + 1, 0xffffffffu);
     // Of equal keys, the lanes up to the last index.
-    const u32 upto = w.last_index < i ? 0 : w.last_index - i >= 15 ? 0xffff : (2u << (w.last_index - i)) - 1;
+    const u32 upto = w.last_index < i         ? 0
+                     : w.last_index - i >= 15 ? 0xffff
+                                              : (2u << (w.last_index - i)) - 1;
     if (upto) kept |= keys_within(w.x + i, n, last, last) & upto;
     const F16x x = n == 16 ? load(w.x + i) : load_n(w.x + i, n);
     const F16x y = kept == 0xffff ? x : select(lanes_of_bits(kept), x, splat(0.0f));
@@ -261,7 +272,8 @@ static u32 mask_chunks(const void* params, u32 threads) {
   const RowsParams& p = *(const RowsParams*)params;
   return threads < 2 ? 1 : p.rows;
 }
-template <bool by_sum> static void mask_run(const KernelArgs* a, u32 chunk, u32 n_chunks, void* local) {
+template <bool by_sum>
+static void mask_run(const KernelArgs* a, u32 chunk, u32 n_chunks, void* local) {
   const RowsParams& p = *(const RowsParams*)a->params;
   const Range r = range_of(p.rows, 1, chunk, n_chunks);
   for (u64 row = r.lo; row < r.hi; ++row) {

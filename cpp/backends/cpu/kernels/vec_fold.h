@@ -1,5 +1,5 @@
-// Reductions over the lanes, in the order of the tree 8, 4, 2, 1: sixteen lanes folded to four, and sixteen vectors
-// reduced at once to a vector of their sums.
+// Reductions over the lanes, in the order of the tree 8, 4, 2, 1: sixteen lanes folded to four, and
+// sixteen vectors reduced at once to a vector of their sums.
 #pragma once
 
 typedef float V4 __attribute__((vector_size(16)));
@@ -62,10 +62,14 @@ static ACCEL_INLINE V eight_sums(const F16x* v) {
   const V high = add_pairs(two_sums(v[2], v[6]), two_sums(v[3], v[7]));
   return add_neighbours(low, high);
 }
-static ACCEL_INLINE F16x sums16(const F16x* v) { return {{eight_sums(v), eight_sums(v + 8)}}; }
+static ACCEL_INLINE F16x sums16(const F16x* v) {
+  return {{eight_sums(v), eight_sums(v + 8)}};
+}
 
 #else
-static ACCEL_INLINE V4 fold_add(F16x a) { return (a.p[0] + a.p[2]) + (a.p[1] + a.p[3]); }
+static ACCEL_INLINE V4 fold_add(F16x a) {
+  return (a.p[0] + a.p[2]) + (a.p[1] + a.p[3]);
+}
 static ACCEL_INLINE V4 fold_max(F16x a) {
   return v_max(v_max(a.p[0], a.p[2]), v_max(a.p[1], a.p[3]));
 }

@@ -1,0 +1,271 @@
+"""Devices, buffers, queues and fences from Python."""
+
+import accel
+import numpy as np
+import pytest
+from accel import tensor as T
+
+
+@pytest.fixture
+def device():
+    return accel.open_cpu(threads=1)
+
+
+# ---------------------------------------------------------------- opening
+
+
+def test_enumerate_and_open():
+    found = accel.enumerate_devices()
+    (info,) = [d for d in found.devices if d.backend == "cpu"]
+    assert isinstance(info, accel.DeviceInfo) and len(info.id) == 16
+    assert {note.backend for note in found.notes} >= {"metal", "cuda"}
+    device = accel.open_device(info.id)
+    assert device.info.id == info.id and device.info.backend == "cpu"
+    assert device.info.level in ("base", "fma") and device.info.threads >= 1
+    assert "cpu" in repr(device)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (lambda: accel.open_device(b"x" * 16), accel.DeviceError, "id is of no adapter"),
+        (lambda: accel.open_device(b"short"), accel.AttrError, "5 bytes and must be 16"),
+        (lambda: accel.open_device("cpu"), TypeError, "id is a str"),
+        (lambda: accel.open_cpu(threads=-1), accel.AttrError, "threads is -1"),
+        (lambda: accel.open_cpu(threads=1.0), TypeError, "threads is a float"),
+        (lambda: accel.open_cpu(isa="sse9"), accel.UnsupportedError, "sse9"),
+        (lambda: accel.open_cpu(isa=""), accel.AttrError, "isa is ''"),
+        (lambda: accel.open_cpu(isa=2), TypeError, "isa is an int"),
+        (lambda: accel.open_cpu(debug_fill=256), accel.AttrError, "debug_fill is 256"),
+        (lambda: accel.open_cpu(debug_fill=-1), accel.AttrError, "debug_fill is -1"),
+        (lambda: accel.open_cpu(lose_at=0), accel.AttrError, "lose_at is 0"),
+        (lambda: accel.open_best(allow_cpu=False), accel.DeviceError, "allow_cpu is False"),
+        (lambda: accel.open_best(prefer=("vulkan",)), accel.AttrError, "'vulkan'"),
+        (lambda: accel.open_best(prefer=()), accel.AttrError, "prefer is empty"),
+        (lambda: accel.open_best(prefer="cpu"), TypeError, "prefer is a str"),
+        (lambda: accel.open_best(allow_cpu=1), TypeError, "allow_cpu is an int"),
+        (lambda: accel.open_best(require=["warp"]), accel.DeviceError, "capability 'warp'"),
+        (lambda: accel.open_best(limits={"threads": (">=", 10**6)}), accel.DeviceError, "at least"),
+        (lambda: accel.open_best(limits={"warps": ("<=", 1)}), accel.DeviceError, "unknown"),
+        (lambda: accel.open_best(limits={"threads": 4}), TypeError, "limits is an int"),
+        (lambda: accel.open_best(limits={"threads": ("=", 4)}), accel.AttrError, "'='"),
+        (lambda: accel.open_best(prefer=["metal"]), accel.DeviceError, "no device was found"),
+    ],
+)
+def test_opening_refuses(call, error, words):
+    with pytest.raises(error, match=words):
+        call()
+
+
+def test_open_best_says_what_it_passed_over():
+    device = accel.open_best()
+    assert device.info.backend == "cpu"
+    assert [note.backend for note in device.passed_over] == ["metal", "cuda"]
+    assert all(note.error for note in device.passed_over)
+    assert accel.open_cpu(threads=1).passed_over == ()
+    with pytest.raises(accel.DeviceError) as caught:
+        accel.open_best(allow_cpu=False)
+    assert caught.value.code == "policy"
+    with pytest.raises(accel.DeviceError) as caught:
+        accel.open_best(prefer=["cuda"])
+    assert caught.value.code == "no_adapter"
+
+
+# ---------------------------------------------------------------- buffers
+
+
+def test_a_new_buffer_is_zero_and_says_what_it_is(device):
+    buffer = device.new_buffer(accel.F16, 5, "weights")
+    assert (buffer.dtype, buffer.count, buffer.bytes, buffer.label) == (accel.F16, 5, 10, "weights")
+    assert (buffer.layout, buffer.copied, buffer.closed, buffer.writable) == (
+        "plain",
+        False,
+        False,
+        True,
+    )
+    assert buffer.device is device
+    assert not buffer.read().any() and buffer.read().dtype == np.float16
+    assert "weights" in repr(buffer)
+    view = buffer.view(1, 2)
+    assert (view.buffer, view.dtype, view.offset, view.count) == (buffer, accel.F16, 1, 2)
+    assert buffer.view_as(accel.U8, 0, 10).dtype is accel.U8
+    assert accel.BufferView(buffer, accel.F16, 1, 2).offset == 1
+
+
+def test_read_write_access(device):
+    buffer = device.new_buffer(accel.F32, 4)
+    data = np.array([1, 2, 3, 4], np.float32)
+    buffer.write(data)
+    np.testing.assert_array_equal(buffer.read(), data)
+    out = np.zeros((2, 2), np.float32)
+    assert buffer.read(out) is out
+    np.testing.assert_array_equal(out, data.reshape(2, 2))
+    buffer.numpy()[0] = 9
+    assert buffer.read()[0] == 9
+    assert buffer.access(lambda array: float(array.sum())) == 18
+    with pytest.raises(ZeroDivisionError):
+        buffer.access(lambda array: 1 / 0)
+
+
+@pytest.mark.parametrize(
+    ("call", "code"),
+    [
+        (lambda b: b.write(np.ones(3, np.float32)), "too_small"),
+        (lambda b: b.write(np.ones(5, np.float32)), "too_small"),
+        (lambda b: b.write(np.ones(4)), "dtype"),
+        (lambda b: b.write(np.ones(8, np.float32)[::2]), "layout"),
+        (lambda b: b.read(np.ones(5, np.float32)), "too_small"),
+        (lambda b: b.read(np.ones(4, np.int32)), "dtype"),
+        (lambda b: b.read(np.broadcast_to(np.float32(0), (4,))), "layout"),
+        (lambda b: b.read(np.frombuffer(bytes(16), np.float32)), "read_only"),
+    ],
+)
+def test_read_and_write_refuse(device, call, code):
+    buffer = device.buffer(np.arange(4, dtype=np.float32))
+    with pytest.raises(accel.BindError) as caught:
+        call(buffer)
+    assert caught.value.code == code
+    np.testing.assert_array_equal(buffer.read(), np.arange(4))
+
+
+def test_a_closed_buffer_is_refused_everywhere(device):
+    buffer = device.new_buffer(accel.F32, 4, "gone")
+    array = buffer.numpy()
+    buffer.close()
+    buffer.close()
+    assert buffer.closed
+    assert not array.any(), "an array that is still alive keeps the bytes"
+    calls = [
+        buffer.read,
+        buffer.numpy,
+        lambda: buffer.write(np.ones(4, np.float32)),
+        lambda: buffer.access(len),
+        buffer.__dlpack__,
+        lambda: device.queue.write_buffer(buffer, 0, np.ones(4, np.float32)),
+        lambda: device.queue.read_buffer(buffer),
+    ]
+    for call in calls:
+        with pytest.raises(accel.BindError, match="gone is closed") as caught:
+            call()
+        assert caught.value.code == "lifetime"
+
+
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+        (lambda d: d.new_buffer(accel.F32, 2**50), accel.CapacityError),
+        (lambda d: d.new_buffer(np.float32, 4), TypeError),
+        (lambda d: d.new_buffer(accel.F32, 4.0), TypeError),
+        (lambda d: d.new_buffer(accel.F32, -4), accel.Error),
+        (lambda d: d.new_buffer(accel.F32, 4).view(0.0, 1), TypeError),
+        (lambda d: d.new_buffer(accel.F32, 4).view_as("f32", 0, 1), TypeError),
+        (lambda d: accel.BufferView(3, accel.F32, 0, 1), TypeError),
+        (lambda d: d.new_buffer(accel.F32, 4).access(3), TypeError),
+        (lambda d: d.new_buffer(accel.F32, 4, label=3), TypeError),
+    ],
+)
+def test_buffers_refuse(device, call, error):
+    with pytest.raises(error):
+        call(device)
+
+
+def test_too_large_carries_its_numbers(device):
+    with pytest.raises(accel.CapacityError) as caught:
+        device.new_buffer(accel.F32, 2**50)
+    error = caught.value
+    assert (error.code, error.requested) == ("too_large", 2**52)
+    assert error.limit > 0 and isinstance(error, MemoryError)
+
+
+def test_a_failed_allocation_is_out_of_memory(device):
+    from accel import _core
+
+    _core._fail_allocation(1)
+    try:
+        with pytest.raises(accel.CapacityError) as caught:
+            device.new_buffer(accel.F32, 16)
+    finally:
+        _core._fail_allocation(0)
+    assert caught.value.code == "out_of_memory"
+    assert device.new_buffer(accel.F32, 16).count == 16
+
+
+def test_closing_a_device_counts_its_children():
+    device = accel.open_cpu(threads=1)
+    buffers = [device.new_buffer(accel.F32, 4) for _ in range(2)]
+    with pytest.raises(accel.BindError, match="2") as caught:
+        device.close()
+    assert caught.value.code == "lifetime" and not device.closed
+    for buffer in buffers:
+        buffer.close()
+    device.close()
+    device.close()
+    assert device.closed
+    with pytest.raises(accel.Error):
+        device.new_buffer(accel.F32, 4)
+
+
+# ---------------------------------------------------------------- queues and fences
+
+
+def test_queue_writes_and_reads_in_order(device):
+    queue = device.new_queue("copies")
+    assert queue.label == "copies" and queue.device is device
+    buffer = device.new_buffer(accel.F32, 4)
+    host = np.array([1, 2], np.float32)
+    fence = queue.write_buffer(buffer, 2, host)
+    host[:] = 7  # copied before the call returned
+    np.testing.assert_array_equal(queue.read_buffer(buffer), [0, 0, 1, 2])
+    assert fence.wait() and fence.done
+    out = np.zeros(4, np.float32)
+    assert queue.read_buffer(buffer, out=out) is out and out[3] == 2
+    queue.write_buffer(buffer, 0, np.arange(8, dtype=np.float32)[::2]).wait()
+    np.testing.assert_array_equal(buffer.read(), [0, 2, 4, 6])
+    queue.flush()
+    queue.close()
+    assert queue.closed and device.queue is device.queue
+
+
+@pytest.mark.parametrize(
+    ("offset", "host", "code"),
+    [
+        (3, np.ones(2, np.float32), "too_small"),
+        (-1, np.ones(2, np.float32), "too_small"),
+        (2**62, np.ones(2, np.float32), "too_small"),
+        (0, np.ones(2), "dtype"),
+    ],
+)
+def test_write_buffer_refuses(device, offset, host, code):
+    buffer = device.new_buffer(accel.F32, 4)
+    with pytest.raises(accel.BindError) as caught:
+        device.queue.write_buffer(buffer, offset, host)
+    assert caught.value.code == code
+    with pytest.raises(TypeError):
+        device.queue.write_buffer(buffer, 0, [1.0])
+    with pytest.raises(TypeError):
+        device.queue.write_buffer(host, 0, host)
+
+
+def test_wait_refuses_a_bad_timeout(device):
+    fence = device.queue.write_buffer(device.new_buffer(accel.F32, 1), 0, np.ones(1, np.float32))
+    for timeout in (-1, float("nan")):
+        with pytest.raises(accel.AttrError, match="timeout"):
+            fence.wait(timeout)
+    for timeout in (True, "1"):
+        with pytest.raises(TypeError, match="timeout"):
+            fence.wait(timeout)
+    assert fence.wait(10) and fence.wait(timeout=0.5) and fence.wait(0)
+
+
+def test_a_lost_device_fails_everything_after():
+    device = accel.open_cpu(threads=1, lose_at=2)
+    b = accel.Runtime(device).new_builder()
+    x = b.input("x", accel.F32, [4])
+    b.output("y", T.silu(x))
+    plan = b.compile()
+    given = {"x": np.ones(4, np.float32), "y": np.zeros(4, np.float32)}
+    assert plan.submit(given).wait()
+    for _ in range(2):
+        with pytest.raises(accel.DeviceLostError) as caught:
+            plan.submit(given).wait()
+        assert caught.value.code == "lost"

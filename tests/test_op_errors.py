@@ -1,0 +1,102 @@
+"""What every operator and declaration refuses: class, operator, operand, words and line.
+
+The rows are in refusals/. A row records one mistake; exactly one diagnostic must come of it, at the
+line of the call.
+"""
+
+import accel
+import pytest
+from accel import tensor as T
+from refusals.common import Ports
+from refusals.elementwise import ELEMENTWISE, GATHERS, ROWS
+from refusals.graph import DECLARATIONS, STATES, VIEWS
+from refusals.products import INT4, PRODUCTS
+from refusals.sampling import ATTENTION, DRAWS_COUNT, SAMPLE, SAMPLERS
+
+ALL = [
+    *DECLARATIONS,
+    *VIEWS,
+    *STATES,
+    *ELEMENTWISE,
+    *GATHERS,
+    *ROWS,
+    *PRODUCTS,
+    *INT4,
+    *ATTENTION,
+    *SAMPLERS,
+    *SAMPLE,
+    *DRAWS_COUNT,
+]
+
+
+@pytest.fixture(scope="module")
+def rt():
+    return accel.Runtime(accel.open_cpu(threads=1))
+
+
+def lines_of(function) -> set[int]:
+    return {line for _, _, line in function.__code__.co_lines() if line}
+
+
+@pytest.mark.parametrize("row", ALL, ids=[row.name for row in ALL])
+def test_refused_once_with_operator_operand_values_and_line(rt, row):
+    builder = rt.new_builder("rows")
+    ports = Ports(builder)
+    ports.b_runtime = rt
+    row.call(ports)
+    error = builder.err()
+    assert error is not None, "nothing was refused"
+    assert type(error) is row.error, str(error)
+    assert len(error.diagnostics) == 1
+    assert (error.op, error.operand) == (row.op, row.operand), str(error)
+    for word in row.words:
+        assert word in error.message, f"{word!r} is not in {error.message!r}"
+    assert error.message.startswith(row.op + ": ")
+    places = [f for f in (row.call, row.helper) if f]
+    assert error.file in {f.__code__.co_filename for f in places}
+    assert error.line in set().union(*map(lines_of, places))
+    name = error.file.rpartition("/")[2]
+    assert str(error) == f"{error.message}, recorded at {name}:{error.line}"
+
+
+ALONE = {
+    "contiguous": lambda: T.contiguous(None),
+    "silu": lambda: T.silu(None),
+    "softmax": lambda: T.softmax(None),
+    "argmax": lambda: T.argmax(None),
+    "cast": lambda: T.cast(None, accel.F16),
+    "scale": lambda: T.scale(None, "s"),
+    "reshape": lambda: T.reshape(None, [1]),
+    "permute": lambda: T.permute(None, [0]),
+    "transpose": lambda: T.transpose(None, 0, 1),
+    "slice": lambda: T.slice(None, 0, 0, 1),
+    "broadcast": lambda: T.broadcast(None, [1]),
+    "read_state": lambda: T.read_state(None),
+    "layer_state": lambda: T.layer_state(None, 0),
+    "top_k_mask": lambda: T.top_k_mask(None, 1),
+    "top_p_mask": lambda: T.top_p_mask(None, 0.5),
+    "add": lambda: T.add(None, None),
+    "sample": lambda: T.sample(None, options=T.SamplingOptions(), prefix="s"),
+    "rms_norm": lambda: T.rms_norm(None, None),
+    "int4_matmul": lambda: T.int4_matmul(None, T.Int4(None, None)),
+}
+
+
+@pytest.mark.parametrize("op", ALONE)
+def test_without_any_builder_the_call_raises(op):
+    with pytest.raises(accel.GraphError, match=f"^{op}: .* None") as caught:
+        ALONE[op]()
+    assert caught.value.file == __file__
+    assert caught.value.line in lines_of(ALONE[op])
+
+
+def test_every_operator_has_refusals():
+    from accel import _core
+
+    covered = {row.op for row in ALL}
+    assert not {op["name"] for op in _core._ops() if not op["internal"]} - covered
+
+
+def test_rows_are_told_apart():
+    names = [row.name for row in ALL]
+    assert len(names) == len(set(names))

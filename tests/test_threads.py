@@ -1,0 +1,341 @@
+"""Threads, signals and forks: no lock is held while waiting, Python is left to its own threads."""
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import warnings
+import weakref
+
+import accel
+import numpy as np
+import pytest
+from accel import tensor as T
+
+pytestmark = pytest.mark.threads
+
+
+@pytest.fixture(scope="module")
+def rt():
+    return accel.Runtime(accel.open_cpu(threads=1))
+
+
+def slow_plan(rt):
+    """A plan that runs for a good part of a second, and its bindings."""
+    b = rt.new_builder("slow")
+    n = 512
+    x, w = b.input("x", accel.F32, [n, n]), b.weight("w", accel.F32, [n, n])
+    y = x
+    for _ in range(40):
+        y = T.matmul(y, w)
+    b.output("y", y)
+    plan = b.compile()
+    eye = np.eye(n, dtype=np.float32)
+    given = {"x": eye, "w": eye, "y": np.zeros((n, n), np.float32)}
+    return plan, given
+
+
+def tiny_plan(rt, label="tiny"):
+    b = rt.new_builder(label)
+    b.output("y", T.silu(b.input("x", accel.F32, [4])))
+    plan = b.compile()
+    return plan, {"x": np.ones(4, np.float32), "y": np.zeros(4, np.float32)}
+
+
+# ---------------------------------------------------------------- the interpreter lock
+
+
+def test_other_threads_run_while_one_waits(rt):
+    plan, given = slow_plan(rt)
+    count, stop = [0], threading.Event()
+
+    def spin():
+        while not stop.is_set():
+            count[0] += 1
+
+    fence = plan.submit(given)
+    thread = threading.Thread(target=spin)
+    thread.start()
+    before = count[0]
+    fence.wait()
+    during = count[0] - before
+    stop.set()
+    thread.join()
+    assert during > 1000
+
+
+def test_submit_returns_before_the_work_is_done(rt):
+    plan, given = slow_plan(rt)
+    fence = plan.submit(given)
+    assert not fence.done
+    assert fence.wait(0.001) is False, "a time-out gives False"
+    with pytest.raises(accel.BindError) as caught:
+        plan.submit(given).wait()
+    assert caught.value.code == "in_flight"
+    assert fence.wait()
+    np.testing.assert_array_equal(given["y"], np.eye(512))
+
+
+def test_read_waits_for_the_queue_that_uses_the_buffer(rt):
+    plan, given = slow_plan(rt)
+    result = rt.device.new_buffer(accel.F32, 512 * 512)
+    fence = plan.submit({**given, "y": result})
+    read = result.read().reshape(512, 512)
+    np.testing.assert_array_equal(read, np.eye(512))
+    fence.wait()
+    fence = plan.submit({**given, "y": result})
+    with pytest.raises(accel.BindError) as caught:
+        result.close()
+    assert caught.value.code == "lifetime"
+    fence.wait()
+    result.close()
+
+
+def test_close_waits_for_what_is_in_flight(rt):
+    plan, given = slow_plan(rt)
+    plan.submit(given)
+    plan.close()
+    np.testing.assert_array_equal(given["y"], np.eye(512))
+
+
+def test_dropping_everything_in_flight_is_safe(rt):
+    plan, given = slow_plan(rt)
+    y = given["y"]
+    fence = plan.submit(given)
+    del plan, given
+    gc.collect()
+    assert fence.wait()
+    np.testing.assert_array_equal(y, np.eye(512))
+
+
+def test_queues_are_ordered_by_after_alone(rt):
+    first, second = rt.device.new_queue("first"), rt.device.new_queue("second")
+    plan, given = slow_plan(rt)
+    last, ends = tiny_plan(rt)
+    slow = plan.submit(given, queue=first)
+    after = last.submit(ends, queue=second, after=[slow])
+    assert after.wait() and slow.done
+    failed = last.submit({})
+    follower = last.submit(ends, queue=second, after=(failed,))
+    with pytest.raises(accel.BindError, match="unbound"):
+        follower.wait()
+    with pytest.raises(accel.BindError, match="unbound"):
+        failed.wait()
+
+
+def test_racing_threads_get_results_or_a_clean_refusal(rt):
+    plan, _ = tiny_plan(rt)
+    outcomes, errors = [], []
+
+    def work(value):
+        x, y = np.full(4, value, np.float32), np.zeros(4, np.float32)
+        bound = plan.bind({"x": x, "y": y})
+        want = None
+        for _ in range(100):
+            y[:] = 0
+            try:
+                plan.submit(bound).wait()
+            except accel.BindError as e:
+                outcomes.append(e.code)
+                continue
+            want = y.copy() if want is None else want
+            if not (y == want).all() or not y.all():
+                errors.append((value, y.copy()))
+            outcomes.append("ran")
+
+    threads = [threading.Thread(target=work, args=(i + 1,)) for i in range(8)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not errors
+    assert set(outcomes) <= {"ran", "in_flight"} and outcomes.count("ran") >= 8
+
+
+def test_threads_record_compile_submit_and_close(rt):
+    failures = []
+
+    def work():
+        try:
+            for _ in range(10):
+                plan, given = tiny_plan(rt)
+                for _ in range(5):
+                    plan.submit(given).wait()
+                plan.close()
+        except BaseException as e:  # noqa: BLE001
+            failures.append(e)
+
+    threads = [threading.Thread(target=work) for _ in range(6)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not failures
+
+
+# ---------------------------------------------------------------- what a submission held
+
+
+def test_arrays_are_dropped_by_python_s_own_threads(rt):
+    """The last reference is the submission's; the finalizer must run in a thread of Python's."""
+    plan, given = slow_plan(rt)
+    where = []
+
+    class Tracked(np.ndarray):
+        pass
+
+    x = given["x"].view(Tracked)
+    weakref.finalize(x, lambda: where.append(threading.get_ident()))
+    given["x"] = x
+    fence = plan.submit(given)
+    del x, given["x"]
+    time.sleep(1.0)  # finished on the library's thread; nothing of Python may have run there
+    known = {t.ident for t in threading.enumerate()}
+    assert set(where) <= known
+    assert fence.wait()
+    gc.collect()
+    plan.memory()
+    assert where == [threading.get_ident()]
+
+
+def test_a_failed_fence_dropped_without_wait_warns(rt):
+    plan, _ = tiny_plan(rt)
+    with pytest.warns(ResourceWarning, match="unbound"):
+        plan.submit({})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fence = plan.submit({})
+        with pytest.raises(accel.BindError):
+            fence.wait()
+        del fence
+        plan.submit(tiny_plan(rt)[1])
+        gc.collect()
+
+
+def test_a_fence_that_fails_after_it_was_dropped_warns_at_the_next_call():
+    device = accel.open_cpu(threads=1, lose_at=3)
+    rt = accel.Runtime(device)
+    (plan, given), (last, ends), (third, more) = slow_plan(rt), tiny_plan(rt), tiny_plan(rt)
+    slow = plan.submit(given)
+    last.submit(ends, queue=device.new_queue("other"), after=[slow])
+    with pytest.raises(accel.DeviceLostError):
+        third.submit(more, queue=device.new_queue("third")).wait()
+    with pytest.warns(ResourceWarning, match="lost"):
+        for fence in (slow,):
+            with pytest.raises(accel.DeviceLostError):
+                fence.wait()
+        time.sleep(0.1)
+        last.memory()
+        plan.close()
+
+
+# ---------------------------------------------------------------- signals
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs POSIX timers")
+def test_ctrl_c_leaves_wait_soon_and_the_submission_goes_on(rt):
+    plan, given = slow_plan(rt)
+    fence = plan.submit(given)
+    sent = []
+
+    def interrupt(*_):
+        sent.append(time.perf_counter())
+        raise KeyboardInterrupt
+
+    old = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        began = time.perf_counter()
+        with pytest.raises(KeyboardInterrupt):
+            fence.wait()
+        left = time.perf_counter()
+    finally:
+        signal.signal(signal.SIGALRM, old)
+    assert left - began < 0.05 + 0.1 + 0.05, "the handler's own start included"
+    assert not fence.done
+    assert fence.wait()
+    np.testing.assert_array_equal(given["y"], np.eye(512))
+
+
+# ---------------------------------------------------------------- fork and exit
+
+FORKED = """
+import os, sys, warnings
+warnings.simplefilter("ignore")
+import numpy as np, accel
+from accel import tensor as T
+device = accel.open_cpu(threads=2)
+rt = accel.Runtime(device)
+b = rt.new_builder()
+b.output("y", T.silu(b.input("x", accel.F32, [4])))
+plan = b.compile()
+given = {"x": np.ones(4, np.float32), "y": np.zeros(4, np.float32)}
+fence = plan.submit(given)
+fence.wait()
+buffer, queue = device.new_buffer(accel.F32, 4), device.queue
+bound = plan.bind(given)
+pid = os.fork()
+if pid:
+    _, status = os.waitpid(pid, 0)
+    plan.submit(bound).wait()
+    sys.exit(os.waitstatus_to_exitcode(status))
+calls = [
+    lambda: plan.submit(bound).wait(), lambda: plan.bind(given), fence.wait, lambda: fence.done,
+    buffer.read, lambda: buffer.write(given["x"]), buffer.numpy, buffer.close, device.close,
+    lambda: device.new_buffer(accel.F32, 4), lambda: device.buffer(given["x"]),
+    lambda: device.queue,
+    lambda: rt.new_builder(), rt.counters, rt.close, plan.close, lambda: device.new_queue("q"),
+    lambda: queue.write_buffer(buffer, 0, given["x"]), queue.flush, lambda: accel.open_cpu(),
+    lambda: bound.update(given), lambda: device.from_dlpack(given["x"]),
+]
+wrong = []
+for i, call in enumerate(calls):
+    try:
+        call()
+        wrong.append((i, "was not refused"))
+    except accel.DeviceLostError as e:
+        if e.code != "lost" or "spawn" not in str(e):
+            wrong.append((i, str(e)))
+    except Exception as e:
+        wrong.append((i, repr(e)))
+print(wrong, flush=True)
+del calls, fence, buffer, queue, bound, plan, b, rt, device
+os._exit(1 if wrong else 0)
+"""
+
+EXIT = """
+import numpy as np, accel
+from accel import tensor as T
+rt = accel.Runtime(accel.open_cpu(threads=2))
+b = rt.new_builder()
+x, w = b.input("x", accel.F32, [256, 256]), b.weight("w", accel.F32, [256, 256])
+y = x
+for _ in range(40):
+    y = T.matmul(y, w)
+b.output("y", y)
+plan = b.compile()
+e = np.eye(256, dtype=np.float32)
+fence = plan.submit({"x": e, "w": e, "y": np.zeros((256, 256), np.float32)})
+keep = [rt, plan, fence]
+"""
+
+
+def run(script):
+    return subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60
+    )
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_child_may_only_drop_objects():
+    result = run(FORKED)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_leaving_python_with_work_in_flight_is_clean():
+    for _ in range(3):
+        result = run(EXIT)
+        assert (result.returncode, result.stderr) == (0, "")
