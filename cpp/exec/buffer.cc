@@ -27,11 +27,18 @@ Event& released() {
   return *event;
 }
 
-// Call with the lifetime lock. seq_cst: see close().
+// Call with the lifetime lock. A table that binds the buffer to several ports is listed once for
+// each and counts once. seq_cst: see close().
 static int held(const std::vector<std::weak_ptr<Hold>>& holds) {
+  std::vector<const Hold*> counted;
   int n = 0;
-  for (const auto& weak : holds)
-    if (const auto hold = weak.lock()) n += hold->in_flight.load(std::memory_order_seq_cst);
+  for (const auto& weak : holds) {
+    const auto hold = weak.lock();
+    if (!hold || hold->in_flight.load(std::memory_order_seq_cst) == 0) continue;
+    if (std::find(counted.begin(), counted.end(), hold.get()) != counted.end()) continue;
+    counted.push_back(hold.get());
+    n += hold->in_flight.load(std::memory_order_seq_cst);
+  }
   return n;
 }
 

@@ -163,7 +163,11 @@ void Walk::run(const Node& node) {
       ACCEL_CHECK(view.source.port >= 0);
       a.written = {memory[size_t(view.source.port)].data() + view.source.begin + view.offset, n};
     }
-    if (is_contiguous(view.shape, view.strides, 0)) {
+    // Rows read from the very state that the node writes are those from before the write.
+    const int w = node.def->writes;
+    const bool own = w >= 0 && int(i) != w && view.source.port >= 0 &&
+                     view.source.port == node.in[size_t(w)]->source.port;
+    if (!own && is_contiguous(view.shape, view.strides, 0)) {
       a.in.emplace_back(base(view) + view.offset, n);
     } else {
       gathered[i] = gather(view, base(view));

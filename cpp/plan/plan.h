@@ -46,7 +46,7 @@ struct Selection {
 
 // A computed value: result `result` of node `node`.
 struct Value {
-  int node = 0, result = 0;      // result -1: a copy of an operand of `node`
+  int node = 0, result = 0;  // result -1: a copy of an operand of `node`
   Type type;
   int output_port = -1;       // lives in this output port's buffer; otherwise in the arena
   int64_t arena_offset = -1;  // bytes, after alias

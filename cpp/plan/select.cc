@@ -18,7 +18,8 @@ static std::string reason_of(const Call& call, const KernelRow& row) {
   std::string text = row.reason;
   const auto add = [&](const std::string& part) { text += (text.empty() ? "" : "; ") + part; };
   if (call.def->op == Op::attention) add(attention_extent(call));
-  if (std::strcmp(row.order, "exact") != 0) add(std::string("order ") + row.order);
+  const bool summed = std::strcmp(row.order, "exact") != 0;
+  if (summed && text.find(row.order) == std::string::npos) add(std::string("order ") + row.order);
   if (text.empty()) text = "exact";
   return text;
 }

@@ -92,12 +92,12 @@ bool clash(const Span& a, const Span& b) {
 }
 }  // namespace
 
-static Span span_of(const PlanData& data, const BindingTable& table, int slot) {
-  const PortSlot& s = data.slots[size_t(slot)];
-  const int64_t size = size_of(data.graph.ports[size_t(s.port)].dtype);
+static Span span_of(const Plan::Impl& p, const BindingTable& table, int slot) {
+  const PortSlot& s = p.data.slots[size_t(slot)];
+  const int64_t size = size_of(p.data.graph.ports[size_t(s.port)].dtype);
   const uintptr_t begin =
       reinterpret_cast<uintptr_t>(table.base[size_t(s.port)]) + uintptr_t(s.begin * size);
-  return {begin, begin + uintptr_t(s.count * size), s.port, s.written};
+  return {begin, begin + uintptr_t(s.count * size), s.port, p.uses[size_t(s.port)].written};
 }
 
 // One problem a pair of ports, under the name of the written one.
@@ -121,10 +121,10 @@ static void add_clash(const Plan::Impl& p, const Span& a, const Span& b,
 
 void Plan::Impl::check_overlaps_of(const BindingTable& table, int port, Problems& problems) const {
   for (const int slot : uses[size_t(port)].slots) {
-    const Span mine = span_of(data, table, slot);
+    const Span mine = span_of(*this, table, slot);
     for (size_t s = 0; s < data.slots.size(); ++s) {
       if (!table.base[size_t(data.slots[s].port)]) continue;
-      const Span other = span_of(data, table, int(s));
+      const Span other = span_of(*this, table, int(s));
       if (clash(mine, other)) add_clash(*this, mine, other, problems);
     }
   }
@@ -134,7 +134,7 @@ void Plan::Impl::check_all_overlaps(const BindingTable& table, Problems& problem
   std::vector<Span> spans;
   spans.reserve(data.slots.size());
   for (size_t s = 0; s < data.slots.size(); ++s)
-    if (table.base[size_t(data.slots[s].port)]) spans.push_back(span_of(data, table, int(s)));
+    if (table.base[size_t(data.slots[s].port)]) spans.push_back(span_of(*this, table, int(s)));
   std::sort(spans.begin(), spans.end(),
             [](const Span& a, const Span& b) { return a.begin < b.begin; });
   for (size_t i = 0; i < spans.size(); ++i)

@@ -8,6 +8,14 @@
 #include "backends/cpu/device.h"
 #include "runtime/runtime.h"
 
+#if defined(__SANITIZE_THREAD__)
+#define ACCEL_TEST_TSAN 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define ACCEL_TEST_TSAN 1
+#endif
+#endif
+
 namespace fake {
 
 using namespace accel;

@@ -99,6 +99,7 @@ TEST(test_top_p_mask_keeps_the_nucleus_and_its_crossing_entry) {
     for (Data data : kAll)
       for (float top : {0.01f, 0.5f, 0.9f, 1.0f})
         for (unsigned exact : {0u, 1u}) {
+          if (width > 1000 && top != 0.5f && top != 1.0f) continue;
           const unsigned rows = 3;
           auto x = make(rows * width, data, width + 77);
           for (float& v : x)

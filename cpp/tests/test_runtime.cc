@@ -388,6 +388,23 @@ TEST(test_failed_assignment_or_update_changes_nothing) {
   CHECK(s.plan->submit(*bound)->wait());
 }
 
+TEST(test_what_is_no_longer_bound_is_no_longer_held) {
+  Set s(add_plan(4, 1, true));
+  const auto bound = s.bind(5);
+  const BufferPtr both = s.d->new_buffer(DType::U32, 8, "both");
+  // Neighbours in one buffer share nothing.
+  bound->set("x", {both, DType::U32, 0, 4});
+  bound->set("y", {both, DType::U32, 4, 4});
+  CHECK_THROWS(bound->set("y", BufferView{both, DType::U32, 3, 4}), Error, "shares 4 bytes");
+  fake::ClosedGate gate;
+  const FencePtr f = s.plan->submit(*bound);
+  s.x->close(), s.y->close();   // replaced: free although a submission is in flight
+  CHECK_EQ(both->in_use(), 1);  // one submission, although by two ports
+  gate.open();
+  CHECK(f->wait());
+  CHECK_EQ(words(both)[4], 5u);
+}
+
 // -----------------------------------------------------------------------------------------------
 // in flight
 

@@ -5,6 +5,11 @@ import statistics
 import subprocess
 import sys
 
+import pytest
+
+pytestmark = pytest.mark.rules
+
+
 SCRIPT = """
 import json, os, sys, time
 import numpy

@@ -7,6 +7,9 @@ import subprocess
 import pytest
 from tree import ROOT, files, name
 
+pytestmark = pytest.mark.rules
+
+
 KERNELS = "cpp/backends/cpu/kernels"
 # Intrinsics only: they define nothing with linkage.
 HEADERS = {"immintrin.h", "arm_neon.h"}

@@ -5,6 +5,9 @@ import re
 import pytest
 from tree import ROOT, files, name
 
+pytestmark = pytest.mark.rules
+
+
 # What each layer may include besides itself. shaders/shared is open to every layer.
 BELOW = {
     "base": [],

@@ -5,7 +5,11 @@ import re
 import subprocess
 import sys
 
+import pytest
 from tree import CODE, ROOT, files, name
+
+pytestmark = pytest.mark.rules
+
 
 ROW = re.compile(r'\{\s*Backend::(\w+),\s*"(\w+)"')
 FIELD = re.compile(r"(unsigned|int|float|u32|i32|f32)\s+[\w\[\], ]+$")

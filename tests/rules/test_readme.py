@@ -4,7 +4,11 @@ import re
 import subprocess
 import sys
 
+import pytest
 from tree import ROOT
+
+pytestmark = pytest.mark.rules
+
 
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.M | re.S)
 

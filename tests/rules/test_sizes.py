@@ -3,6 +3,9 @@
 import pytest
 from tree import CODE, ROOT, cpp_functions, files, name, python_functions
 
+pytestmark = pytest.mark.rules
+
+
 FILE_LINES, HOST_FUNCTION, KERNEL_FUNCTION, COLUMNS = 800, 80, 150, 100
 GENERATED = {"python/accel/tensor.py", "python/accel/_core.pyi"}
 LISTED = ROOT / "tests/rules/sizes.txt"

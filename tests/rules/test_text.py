@@ -6,6 +6,9 @@ import re
 import pytest
 from tree import CODE, ROOT, TEXT, files, name
 
+pytestmark = pytest.mark.rules
+
+
 # Each pattern is written so that it does not find itself.
 HOSTS = "|".join(["py" + "pi", "n" + "pm", "deb" + "ian", "python" + "h"])
 FORBIDDEN = {

@@ -16,17 +16,14 @@ struct Int4Rows {
   Int4Weight<Plane> any;
 };
 
-static ACCEL_INLINE F16x int4_values(F16x code, F16x s, F16x offset, bool zeros) {
-  if (!zeros) return fma(s, code, offset);
-  return select(s == splat(0.0f), offset, (code - offset) * s);
-}
-
 #if ACCEL_ISA_avx512
 // The sixteen weights a group can have, looked up by the codes.
 typedef V Int4Table;
 static ACCEL_INLINE Int4Table int4_table(float s, float offset, bool zeros) {
-  const F16x iota = {{_mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)}};
-  return int4_values(iota, splat(s), splat(offset), zeros).p[0];
+  const V code = _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+  if (!zeros) return v_fma(v_set(s), code, v_set(offset));
+  const V centred = v_sub(code, v_set(offset));
+  return v_select(v_eq(v_set(s), v_set(0.0f)), v_set(offset), v_mul(centred, v_set(s)));
 }
 // Two words: lane v sees word v / 8 shifted by 4 (v mod 8). The look-up reads the low four bits of
 // its index.
@@ -39,12 +36,17 @@ static ACCEL_INLINE float int4_weight(u32 code, Int4Table table) {
   return _mm512_cvtss_f32(_mm512_permutexvar_ps(_mm512_set1_epi32((int)code), table));
 }
 #else
+// constant: a group of zero points whose scale is 0.
 struct Int4Table {
   F16x s, offset;
-  bool zeros;
+  bool zeros, constant;
 };
 static ACCEL_INLINE Int4Table int4_table(float s, float offset, bool zeros) {
-  return {splat(s), splat(offset), zeros};
+  return {splat(s), splat(offset), zeros, zeros && s == 0.0f};
+}
+static ACCEL_INLINE F16x int4_values(F16x code, const Int4Table& t) {
+  if (t.constant) return t.offset;
+  return t.zeros ? (code - t.offset) * t.s : fma(t.s, code, t.offset);
 }
 #if ACCEL_ISA_avx2
 static ACCEL_INLINE F16x int4_codes(const u32* w) {
@@ -66,10 +68,10 @@ static ACCEL_INLINE F16x int4_codes(const u32* w) {
 }
 #endif
 static ACCEL_INLINE F16x int4_weights(const u32* w, const Int4Table& t) {
-  return int4_values(int4_codes(w), t.s, t.offset, t.zeros);
+  return int4_values(int4_codes(w), t);
 }
 static ACCEL_INLINE float int4_weight(u32 code, const Int4Table& t) {
-  return int4_values(splat((float)code), t.s, t.offset, t.zeros).p[0][0];
+  return int4_values(splat((float)code), t).p[0][0];
 }
 #endif
 
@@ -206,7 +208,7 @@ static ACCEL_INLINE void int4_rows(const Product& p, const u32* codes, const flo
   }
   const char* next = (const char*)c[0] + bytes_ahead((u64)kNkStreamRows * words * 4, kNkAhead);
   for (u64 g = 0; g < planes.groups; ++g, next += kNkStreamRows * Per * 16) {
-    __builtin_prefetch(next);
+    for (u32 b = 0; b < kNkStreamRows * Per * 16; b += 64) __builtin_prefetch(next + b);
     for (u32 i = 0; i < kNkStreamRows; ++i) {
       const Int4Table table = int4_table(s[i][g], s[i][g + planes.apart], zeros);
       for (int j = 0; j < 2 * Per; ++j, c[i] += 2)

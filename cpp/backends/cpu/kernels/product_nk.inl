@@ -14,9 +14,9 @@ enum { kNkRows = 4, kNkColumns = 2 };
 // tiles and one activation block of one slice of K share L1. Between slices whole accumulators are
 // kept, which changes no bit.
 enum {
-  kNkSuperRows = 96,
+  kNkSuperRows = 48,
   kNkTiles = 8 / kNkColumns,
-  kNkSlice = 576,
+  kNkSlice = 768,
   kNkBlockColumns = 32,
   kNkBlockFloats = kNkBlockColumns * 4096,
   kNkCarry = 16 * kNkColumns,  // floats of one activation row's accumulators in one tile
