@@ -7,7 +7,7 @@
 
 namespace accel {
 
-// --------------------------------------------------------------------------------------------------
+// ------------------------------------------------------------------------------------------------
 // checks
 
 std::string Plan::Impl::port_text(int port) const {
@@ -142,7 +142,7 @@ void Plan::Impl::check_all_overlaps(const BindingTable& table, Problems& problem
       if (clash(spans[i], spans[j])) add_clash(*this, spans[i], spans[j], problems);
 }
 
-// ----------------------------------------------------------------------------------------------------
+// ------------------------------------------------------------------------------------------------
 // bind
 
 void Plan::Impl::put(BindingTable& table, int port, const BufferView& view) const {

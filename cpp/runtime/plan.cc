@@ -238,7 +238,7 @@ FencePtr Plan::submit(const BindingMap& buffers, const ScalarMap& scalars, Queue
   } catch (const Error& e) { return Fence::failed(e); }
 }
 
-// --------------------------------------------------------------------------------------------------
+// ------------------------------------------------------------------------------------------------
 // close
 
 void Plan::close() {

@@ -174,7 +174,7 @@ TEST(test_wrapped_memory_is_used_in_place_and_its_owner_kept) {
   d->close();
 }
 
-// --------------------------------------------------------------------------------------------------
+// ------------------------------------------------------------------------------------------------
 // submit
 
 TEST(test_plan_runs_with_prepared_bindings_and_with_maps) {
@@ -255,7 +255,7 @@ TEST(test_ranges_of_a_port_and_views_are_offset) {
   for (int i = 0; i < 9; ++i) CHECK_EQ(words(b)[i], want[i]);
 }
 
-// ----------------------------------------------------------------------------------------------------
+// ------------------------------------------------------------------------------------------------
 // bind
 
 TEST(test_bind_reports_all_problems_sorted) {
@@ -524,7 +524,7 @@ TEST(test_lost_device_fails_the_fence_and_keeps_the_plan_closable) {
   d->close();
 }
 
-// --------------------------------------------------------------------------------------------------
+// ------------------------------------------------------------------------------------------------
 // closing
 
 TEST(test_plan_close_waits_and_runtime_counts_open_plans) {

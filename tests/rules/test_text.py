@@ -45,7 +45,7 @@ def test_forbidden_text_is_found(line):
 
 def source_text() -> str:
     paths = files(*CODE, ".sh", ".toml") + [ROOT / "CMakeLists.txt", ROOT / "Makefile"]
-    return "\n".join(path.read_text() for path in paths)
+    return "\n".join([*(path.read_text() for path in paths), *(path.stem for path in paths)])
 
 
 def unknown_name(span: str, everything: str, targets: set[str]) -> bool:

@@ -1,4 +1,5 @@
-// Parameters of the gather pass behind contiguous: index -> coordinates -> strides, in elements. Unused axes have extent 1.
+// Parameters of the gather pass behind contiguous: index -> coordinates -> strides, in elements.
+// Unused axes have extent 1.
 #pragma once
 struct ContiguousParams {
   unsigned n, rank, shape[8], strides[8];

@@ -1,4 +1,5 @@
-// Parameters of rope: x [rows, width]; position r / rows_per_position; frequencies [rotary_dim / 2].
+// Parameters of rope: x [rows, width]; position r / rows_per_position; frequencies [rotary_dim /
+// 2].
 #pragma once
 struct RopeParams {
   unsigned rows, width, rotary_dim, rows_per_position, halves, pad;
