@@ -19,7 +19,8 @@ install_editable() {
   echo "build: compiling; the first time takes minutes"
   mkdir -p build
   if ! $python -m pip --disable-pip-version-check -v install --no-build-isolation --no-deps --no-index \
-    -C build-dir=$build -C cmake.define.ACCEL_TESTS=ON ${ACCEL_WERROR:+-C cmake.define.ACCEL_WERROR=ON} -e . 2>&1 |
+    --config-settings build-dir=$build --config-settings cmake.define.ACCEL_TESTS=ON \
+    ${ACCEL_WERROR:+--config-settings cmake.define.ACCEL_WERROR=ON} -e . 2>&1 |
     tee $log | steps; then
     grep -A 30 -m 1 -E 'FAILED|error:|Error' $log >&2 || tail -n 30 $log >&2
     echo "build: failed; the whole log is in $log" >&2
