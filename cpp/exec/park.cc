@@ -70,8 +70,8 @@ bool Event::wait(const std::function<bool()>& ready, double seconds, int64_t spi
   const bool limited = seconds >= 0;
   // Beyond 30 years a limit is none; the product below would overflow.
   const int64_t end = limited && seconds < 1e9 ? now_ns() + int64_t(seconds * 1e9) : INT64_MAX;
-  if (spin_for(limited ? std::min(spin_ns, int64_t(std::min(seconds, 1.0) * 1e9)) : spin_ns, ready))
-    return true;
+  if (limited) spin_ns = std::min(spin_ns, int64_t(std::min(seconds, 1.0) * 1e9));
+  if (spin_for(spin_ns, ready, true)) return true;
   for (;;) {
     int64_t ns = end == INT64_MAX ? -1 : end - now_ns();
     if (end != INT64_MAX && ns <= 0) return ready();

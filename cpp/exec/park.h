@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <thread>
 
 namespace accel {
 
@@ -29,9 +30,11 @@ inline int64_t now_ns() {
 }
 
 // Spins until `ready()` or until `ns` have passed; true if ready. The clock is read once in many
-// turns, because it costs more than a look at the word that is waited for.
+// turns, because it costs more than a look at the word that is waited for. `yields`: gives the CPU
+// away with each look at the clock, for a thread that may have been put on the CPU of the one it
+// waits for.
 template <class Ready>
-bool spin_for(int64_t ns, const Ready& ready) {
+bool spin_for(int64_t ns, const Ready& ready, bool yields = false) {
   if (ready()) return true;
   if (ns <= 0) return false;
   const int64_t end = now_ns() + ns;
@@ -40,6 +43,7 @@ bool spin_for(int64_t ns, const Ready& ready) {
       cpu_relax();
       if (ready()) return true;
     }
+    if (yields) std::this_thread::yield();
   } while (now_ns() < end);
   return false;
 }

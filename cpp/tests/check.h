@@ -48,8 +48,8 @@ inline void fail(const char* file, int line, const std::string& text) {
   } while (0)
 #define CHECK_EQ(a, b)                                                                \
   do {                                                                                \
-    const auto& va_ = (a);                                                            \
-    const auto& vb_ = (b);                                                            \
+    const auto va_ = (a); /* a copy: a member of a temporary would dangle */          \
+    const auto vb_ = (b);                                                             \
     if (!(va_ == vb_))                                                                \
       check::fail(__FILE__, __LINE__,                                                 \
                   #a " is " + check::show(va_) + " and must be " + check::show(vb_)); \

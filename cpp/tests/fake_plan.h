@@ -169,6 +169,12 @@ inline u32* words(const BufferPtr& b) {
   return static_cast<u32*>(b->host());
 }
 
+// The code of a fence's error, "none" without one.
+inline std::string code_of(const FencePtr& f) {
+  const std::optional<Error> e = f->error();
+  return e ? e->code : "none";
+}
+
 // Closes the gate for a scope.
 struct ClosedGate {
   ClosedGate() { gate() = false, gate_started() = 0; }
