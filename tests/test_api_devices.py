@@ -269,3 +269,10 @@ def test_a_lost_device_fails_everything_after():
         with pytest.raises(accel.DeviceLostError) as caught:
             plan.submit(given).wait()
         assert caught.value.code == "lost"
+
+
+def test_the_default_queue_closes_with_its_device():
+    device = accel.open_cpu(threads=1)
+    with pytest.raises(accel.BindError, match="device's own and must stay open") as e:
+        device.queue.close()
+    assert e.value.code == "lifetime" and not device.queue.closed

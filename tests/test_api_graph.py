@@ -286,3 +286,9 @@ def test_floats_are_rounded_on_entry(b):
     assert T.rms_norm(x, gain, eps=1).valid  # an int is a float's exact neighbour
     assert not T.rms_norm(x, gain, eps=1e-60).valid
     assert "eps is 0" in str(b.err())
+
+
+def test_text_that_is_no_unicode_is_a_type_error(rt, b):
+    for call in (lambda: b.input("\ud800", accel.F32, [4]), lambda: rt.new_builder("\ud800")):
+        with pytest.raises(TypeError, match="without lone surrogates"):
+            call()

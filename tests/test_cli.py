@@ -102,7 +102,7 @@ def test_explain(capfd):
         (["perplexity", "--ids", "nowhere.json"], "nowhere.json"),
         (["perplexity", "--ids", os.devnull], "JSON"),
         (["generate", "--model", "nowhere.gguf"], "nowhere.gguf"),
-        (["generate", "--model", os.devnull], "empty"),
+        (["generate", "--model", os.devnull], "special file"),
         (["explain", "--model", __file__], "magic"),
     ],
 )
@@ -163,6 +163,30 @@ def test_ctrl_c_ends_it():
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130 and "Traceback" not in err and err.strip() == ""
+
+
+def test_special_files_and_deep_json_are_refused(capfd, tmp_path):
+    fifo, deep = tmp_path / "fifo", tmp_path / "deep.json"
+    os.mkfifo(fifo)
+    deep.write_text("[" * 100000)
+    status, _, err = run(capfd, "generate", "--model", str(fifo), model=False)
+    assert status == 1 and "is a special file and must be a regular one" in err
+    status, _, err = run(capfd, "perplexity", "--ids", str(deep))
+    assert status == 1 and "the file is no JSON" in err and len(err.splitlines()) == 1
+    status, _, err = run(capfd, "generate", "--model", "", model=False)
+    assert status == 1 and "'': no such file" in err
+
+
+def test_closed_streams_end_in_a_status(tmp_path):
+    command = [sys.executable, "-m", "accel", "devices"]
+    out = subprocess.run(
+        ["sh", "-c", '"$@" >&-', "sh", *command], capture_output=True, text=True, check=False
+    )
+    assert out.returncode == 1 and out.stderr.count("\n") == 1 and "stdout is closed" in out.stderr
+    err = subprocess.run(
+        ["sh", "-c", '"$@" 2>&-', "sh", *command], capture_output=True, text=True, check=False
+    )
+    assert err.returncode == 0 and err.stdout.startswith("cpu: ")
 
 
 def test_module_and_errors_have_the_same_version():

@@ -389,3 +389,28 @@ def test_an_unused_capsule_frees_nothing_twice(device):
         del capsule
         gc.collect()
         assert back.read().tolist() == [0, 1, 2, 3]
+
+
+# ---------------------------------------------------------------- shapes of arrays in place
+
+
+@pytest.mark.parametrize(
+    ("array", "words"),
+    [
+        (np.zeros((2, 4), np.float32), "x is a float32[2 4] array and must be [4 2] or flat"),
+        (np.zeros((5, 2), np.float32), "x is a float32[5 2] array and must be [4 2] or flat"),
+        (np.zeros((4, 2, 1), np.float32), "must be [4 2] or flat"),
+        (np.ma.zeros((4, 2), np.float32), "with a mask"),
+    ],
+)
+def test_an_array_of_another_shape_is_refused(plan, array, words):
+    with pytest.raises(accel.BindError) as e:
+        plan.bind(given(x=array))
+    assert e.value.code == "layout" and words in str(e.value)
+
+
+def test_a_flat_array_is_taken_by_its_count(plan):
+    arrays = given(x=np.arange(11, dtype=np.float32))
+    plan.submit(arrays).wait()
+    x = np.arange(8, dtype=np.float64)
+    np.testing.assert_allclose(arrays["y"].ravel(), x / (1 + np.exp(-x)), rtol=2**-20)

@@ -516,6 +516,18 @@ def test_load_tells_of_its_progress_and_closes_its_own_device(tiny):
 
 
 @pytest.mark.threads
+def test_a_checkpoint_of_nan_is_refused_by_its_first_logits(tiny, isa):
+    def spoil(weights):
+        kind, raw, values = weights["output_norm.weight"]
+        nan = np.full_like(np.ascontiguousarray(raw).view(np.float32), np.nan).view(raw.dtype)
+        weights["output_norm.weight"] = (kind, nan, values)
+
+    with llm.load(tiny(spoil), device=accel.open_cpu(isa=isa)) as m:
+        for call in (lambda: next(m.generate([1], 2)), lambda: m.perplexity([1, 2, 3], 3)):
+            with pytest.raises(accel.FormatError, match="logits are not numbers"):
+                call()
+
+
 def test_one_sequence_at_a_time_whatever_the_thread(tiny):
     with llm.load(tiny(), kv="f32") as model:
         tokens = model.generate([65], 20, ignore_eos=True)

@@ -92,8 +92,19 @@ py::array empty_array(DType t, int64_t count) {
   return py::array(numpy_dtype(t), std::vector<py::ssize_t>{count});
 }
 
-std::optional<Problem> in_place_problem(const std::string& name, const HostArray& a, DType dtype,
-                                        bool written) {
+// Rows of another width would be read as other values, so only a flat array may leave its shape
+// open.
+static bool fits_shape(const py::array& array, const Shape& shape) {
+  if (array.ndim() <= 1) return true;
+  if (array.ndim() != shape.rank()) return false;
+  for (int i = 0; i < shape.rank(); ++i)
+    if (array.shape(i) != shape[i]) return false;
+  return true;
+}
+
+std::optional<Problem> in_place_problem(const PortDesc& port, const HostArray& a, bool written) {
+  const std::string& name = port.name;
+  const DType dtype = port.dtype;
   const std::string is = name + " is a " + a.type_text() + " array";
   const std::string numpy_name =
       dtype == DType::BF16
@@ -103,6 +114,13 @@ std::optional<Problem> in_place_problem(const std::string& name, const HostArray
     return Problem{"dtype", name,
                    is + " and must be " + name_of(dtype) + "; array.astype(" + numpy_name +
                        ") makes the copy"};
+  if (py::hasattr(a.array, "mask"))
+    return Problem{"layout", name,
+                   is + " with a mask and must be without one; array.filled() makes the copy"};
+  if (!fits_shape(a.array, port.shape))
+    return Problem{"layout", name,
+                   is + " and must be " + port.shape.to_string() +
+                       " or flat; array.reshape(...) gives it that shape"};
   if (!a.contiguous)
     return Problem{"layout", name,
                    is + " with strides and must be C-contiguous; "

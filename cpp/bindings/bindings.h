@@ -131,10 +131,9 @@ py::dtype numpy_dtype(DType t);  // imports ml_dtypes for bf16
 py::array array_over(const BufferPtr& buffer);
 // A fresh one-dimensional array.
 py::array empty_array(DType t, int64_t count);
-// What keeps the array from being used in place as dtype; the code and the call that makes the
-// copy.
-std::optional<Problem> in_place_problem(const std::string& name, const HostArray& a, DType dtype,
-                                        bool written);
+// What keeps the array from being used in place by the port; the code and the call that makes the
+// copy. A flat array is taken by its count, as a buffer is; any other has the port's own shape.
+std::optional<Problem> in_place_problem(const PortDesc& port, const HostArray& a, bool written);
 BufferPtr buffer_of_array(const DevicePtr& device, py::handle array, const std::string& label);
 BufferPtr buffer_of_dlpack(const DevicePtr& device, py::object x, std::optional<bool> copy);
 py::capsule dlpack_of(const BufferPtr& buffer, py::handle max_version, py::handle copy);

@@ -76,11 +76,9 @@ void BoundValues::add_array(const std::string& name, HostArray a) {
     buffers[name] = {};  // the plan says that it has no such port
     return;
   }
-  const DType dtype = port->dtype;
   const bool written = port->kind == PortKind::State || port->kind == PortKind::Output;
-  if (auto problem = in_place_problem(name, a, dtype, written))
-    return refuse_buffer(std::move(*problem));
-  arrays_.push_back({name, a.data, dtype, a.count, a.writable, keep_alive(a.array)});
+  if (auto problem = in_place_problem(*port, a, written)) return refuse_buffer(std::move(*problem));
+  arrays_.push_back({name, a.data, port->dtype, a.count, a.writable, keep_alive(a.array)});
 }
 
 void BoundValues::add_scalar(const std::string& name, py::handle value) {

@@ -21,7 +21,11 @@ void wrong_type(Arg a, py::handle value, const std::string& must) {
 
 std::string text_arg(Arg a, py::handle value) {
   if (!PyUnicode_Check(value.ptr())) wrong_type(a, value, "a str");
-  return value.cast<std::string>();
+  Py_ssize_t size = 0;
+  const char* text = PyUnicode_AsUTF8AndSize(value.ptr(), &size);
+  if (text) return std::string(text, size_t(size));
+  PyErr_Clear();
+  wrong_type(a, value, "a str without lone surrogates");
 }
 
 std::string text_or_empty(Arg a, py::handle value) {

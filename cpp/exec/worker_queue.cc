@@ -209,7 +209,7 @@ int Worker::in_flight() const {
 
 WorkerQueue::WorkerQueue(DevicePtr of, std::shared_ptr<Worker> worker,
                          std::shared_ptr<WorkerHost> host, const std::string& name, bool counted)
-    : worker_(std::move(worker)), host_(std::move(host)), counted_(counted) {
+    : worker_(std::move(worker)), host_(std::move(host)), counted_(counted), default_(!counted) {
   label = name;
   device = std::move(of);
   if (counted) host_->live_queues.fetch_add(1, std::memory_order_acq_rel);
@@ -231,6 +231,10 @@ void WorkerQueue::flush(const std::function<void()>& poll) {
 
 void WorkerQueue::close() {
   check_fork();
+  if (default_)
+    throw bind_error(
+        "lifetime", "queue",
+        "queue " + label + " is its device's own and must stay open; it closes with the device");
   if (worker_->close(label) && counted_.exchange(false))
     host_->live_queues.fetch_sub(1, std::memory_order_acq_rel);
 }

@@ -81,6 +81,7 @@ class WorkerQueue : public Queue, public std::enable_shared_from_this<WorkerQueu
   std::shared_ptr<Worker> worker_;
   std::shared_ptr<WorkerHost> host_;
   std::atomic<bool> counted_;
+  const bool default_;  // the device's own, which closes with it
 };
 
 }  // namespace accel

@@ -207,7 +207,7 @@ def _read_ids(path: str) -> list[int]:
 
     try:
         value = json.loads(Path(path).read_text(encoding="utf-8"))
-    except ValueError as e:
+    except (ValueError, RecursionError) as e:
         raise bad(f"the file is no JSON ({e})") from None
     if isinstance(value, dict):
         value = value.get("ids", value.get("token_ids"))
@@ -283,7 +283,12 @@ _COMMANDS = {
 
 def main(argv: list[str] | None = None) -> int:
     """Runs one command; gives the exit status."""
+    if sys.stderr is None:  # closed by the caller: what would go there is dropped
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     args = _parser().parse_args(argv)
+    if sys.stdout is None:
+        print(f"accel {args.command}: error: stdout is closed and must be open", file=sys.stderr)
+        return REFUSED
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a terminal that lacks a character shows a mark
             stream.reconfigure(errors="replace")
@@ -299,7 +304,7 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         print(file=sys.stderr)
         return INTERRUPTED
-    except (accel.Error, OSError, ImportError, TypeError, OverflowError) as e:
+    except (accel.Error, OSError, ImportError, TypeError, OverflowError, MemoryError) as e:
         text = " ".join(str(e).split())
         print(f"accel {args.command}: error: {text}", file=sys.stderr)
         return REFUSED

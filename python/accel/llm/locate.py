@@ -14,11 +14,17 @@ def locate(path_or_name: str | os.PathLike) -> Path:
     """The checkpoint's file. A package is looked up, never imported: its code may need more."""
     if isinstance(path_or_name, str) and path_or_name in PACKAGES:
         return _in_package(path_or_name)
+    if not isinstance(path_or_name, (str, os.PathLike)):
+        raise TypeError(f"load: path_or_name is {path_or_name!r:.60} and must be a str or a path")
     path = Path(path_or_name)
-    if path.exists():
+    if os.fspath(path_or_name) and path.exists():
+        # A pipe or a device would be waited for, or never end.
+        if not (path.is_file() or path.is_dir()):
+            raise OSError(f"{path}: is a special file and must be a regular one")
         return path
     names = ", ".join(PACKAGES)
-    raise FileNotFoundError(f"{path}: no such file, and no known checkpoint ({names})")
+    given = os.fspath(path_or_name)
+    raise FileNotFoundError(f"{given!r}: no such file, and no known checkpoint ({names})")
 
 
 def _in_package(name: str) -> Path:

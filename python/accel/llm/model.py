@@ -19,7 +19,7 @@ import accel
 from accel.tensor import SamplingOptions, Stream
 
 from .engine import BUCKETS, Engine
-from .errors import attr_error, bind_error, unsupported
+from .errors import attr_error, bind_error, format_error, unsupported
 from .gguf import GGUF
 from .llama import DEFAULT_CONTEXT, Step, read_config
 from .locate import locate
@@ -80,12 +80,15 @@ def load(
 
     device None opens the CPU with all cores. kv is the type of the cache, context its positions:
     None is the checkpoint's own, at most 8192. progress(stage, done, total) hears of read, convert
-    and compile's stages.
+    and compile's stages. Plain tensors stay in the mapped file: while the model is open, nobody may
+    shorten or overwrite it (replace it by renaming a new file into its place).
     """
-    if kv not in _KV:
+    if not isinstance(kv, str) or kv not in _KV:
         raise attr_error("load", "kv", repr(kv), "'f16' or 'f32'")
     if context is not None and (type(context) is not int or context < 1):
         raise attr_error("load", "context", repr(context), "None or a positive int")
+    if device is not None and not isinstance(device, accel.Device):
+        raise TypeError(f"load: device is {device!r:.60} and must be a Device or None")
     if device is not None and device.info.backend != "cpu":
         raise unsupported(f"load: device is {device.info.backend} and must be cpu")
     started = time.perf_counter()
@@ -169,7 +172,13 @@ class Model:
         ids = self._prompt_ids(prompt)
         self._check_count("generate", "max_tokens", max_tokens, 1)
         options = SamplingOptions(exact=True) if sampling is None else sampling
+        if not isinstance(options, SamplingOptions):
+            raise TypeError(f"generate: sampling is {sampling!r:.60} and must be SamplingOptions")
         options.validate()
+        if type(ignore_eos) is not bool:
+            raise TypeError(f"generate: ignore_eos is {ignore_eos!r:.60} and must be a bool")
+        if not isinstance(stop, (str, list, tuple)):
+            raise TypeError(f"generate: stop is {stop!r:.60} and must be a str or a list of str")
         stop = (stop,) if isinstance(stop, str) else tuple(stop)
         if not all(isinstance(s, str) and s for s in stop):
             raise attr_error("generate", "stop", repr(stop), "strings that are not empty")
@@ -185,6 +194,7 @@ class Model:
             sampler = self._sampler(run.options)
             text, slot, position = TextStream(run.stop), 0, len(run.ids)
             engine.prefill(run.ids)
+            self._require_numbers(np.isfinite(engine.logits.view).any())
             if sampler:
                 sampler.start(run.options, run.stream, run.ids)
                 sampler.submit().wait()
@@ -252,6 +262,7 @@ class Model:
             sums = [self._window_nll(w) for w in windows if len(w) > 1]
         tokens = sum(len(w) - 1 for w in windows)
         total = math.fsum(sums)
+        self._require_numbers(math.isfinite(total))
         return Perplexity(total, tokens, math.exp(total / tokens), tuple(sums))
 
     def _window_nll(self, ids: list[int]) -> float:
@@ -295,6 +306,10 @@ class Model:
             raise TypeError(f"{op}: {operand} is {value!r} and must be an int")
         if value < least:
             raise attr_error(op, operand, value, f"at least {least}")
+
+    def _require_numbers(self, fine) -> None:
+        if not fine:
+            raise format_error(self._file.path, "its logits are not numbers; a tensor holds NaN")
 
     def _require_open(self, op: str) -> None:
         if self._closed:
