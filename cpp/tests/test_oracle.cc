@@ -96,7 +96,11 @@ Floats random(size_t n, unsigned seed) {
   return v;
 }
 
-bool near(double a, double b, double tolerance = 1e-12) {
+// By hand in f64: fewer than 16 roundings of values up to 4, each half a unit in the last place.
+constexpr double kHand = 16 * 4 * 0x1p-53;
+// An f32 quarter turn is off by up to 2^-24, which a partner of up to 3 (below 4) multiplies.
+constexpr double kQuarter = 4 * 0x1p-24;
+bool near(double a, double b, double tolerance = kHand) {
   return std::abs(a - b) <= tolerance;
 }
 
@@ -181,14 +185,14 @@ TEST(rope_turns_a_quarter) {
   const std::vector<Operand> in = {s.f32("x", {1, 4}, {1, 2, 3, 4}), s.u32("p", {1}, {1}),
                                    s.f32("f", {2}, {quarter, 0})};
   const auto adjacent = s.value(s.call(Op::rope, in, {{"rotary_dim", integer(4)}}));
-  CHECK(near(adjacent.v[0], -2, 1e-6) && near(adjacent.v[1], 1, 1e-6));
+  CHECK(near(adjacent.v[0], -2, kQuarter) && near(adjacent.v[1], 1, kQuarter));
   CHECK(near(adjacent.v[2], 3) && near(adjacent.v[3], 4));
   Scene h;
   const std::vector<Operand> again = {h.f32("x", {1, 4}, {1, 2, 3, 4}), h.u32("p", {1}, {1}),
                                       h.f32("f", {2}, {quarter, 0})};
   const auto halves =
       h.value(h.call(Op::rope, again, {{"rotary_dim", integer(4)}, {"pairing", text("halves")}}));
-  CHECK(near(halves.v[0], -3, 1e-6) && near(halves.v[2], 1, 1e-6) && near(halves.v[1], 2));
+  CHECK(near(halves.v[0], -3, kQuarter) && near(halves.v[2], 1, kQuarter) && near(halves.v[1], 2));
 }
 
 TEST(products_read_both_weight_orders) {
