@@ -16,6 +16,10 @@ const std::vector<const accel_cpu::KernelTable*>& built_tables();
 // Throws unsupported_error for one that this machine or build lacks.
 const accel_cpu::KernelTable& pick_table(const std::string& forced);
 
+// SHA-256, in hex, of what makes the kernels of an instruction set: sources, flags, compiler. Empty
+// for one that is not built.
+std::string kernel_digest(const std::string& isa);
+
 // CPUs that this process may use, bounded by the control group's quota; at least 1.
 int usable_cpus();
 // Name and vendor for people to read.
