@@ -442,6 +442,9 @@ STORED = {
     "q8_0": {"*": "Q8_0"},
     "q4_0": {"*": "Q4_0", "token_embd": "F16"},
     "q4_1": {"*": "Q4_1", "token_embd": "Q8_0", "ffn_down": "Q4_0", "attn_v": "BF16"},
+    "q5": {"*": "Q5_1", "token_embd": "Q5_0"},
+    "q4_k": {"*": "Q4_K", "token_embd": "Q6_K", "output": "Q6_K", "ffn_down": "Q5_K"},
+    "q3_k": {"*": "Q3_K", "token_embd": "Q2_K"},
 }
 
 
@@ -449,7 +452,8 @@ STORED = {
 @pytest.mark.parametrize("tied", [True, False])
 def test_small_models_of_every_stored_type(tmp_path, rng, isa, stored, tied):
     """f32 against float64 is at most 1.2e-5 in the peers' models of this size; the bar is 1e-4."""
-    shape = tiny_llama.Shape(rotary=16 if tied else 8)
+    wide = {"hidden": 256, "ffn": 256, "heads": 16} if stored.endswith("_k") else {}
+    shape = tiny_llama.Shape(rotary=16 if tied else 8, **wide)
     weights = tiny_llama.random_weights(shape, STORED[stored], tied, rng)
     path = tmp_path / "tiny.gguf"
     tiny_llama.write(path, shape, weights)

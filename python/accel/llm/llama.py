@@ -170,10 +170,10 @@ def _check_tensors(file: GGUF, config: Config) -> None:
     if extra:
         raise unsupported(f"{file.path}: tensor {extra[0]!r} has no place in a llama graph")
     table = file.tensors["token_embd.weight"]
-    if table.type_name in ("Q4_0", "Q4_1"):
+    if table.type_name in ("Q4_0", "Q4_1", "Q4_K"):
         raise unsupported(
-            f"{file.path}: tensor {table.name!r} is stored as {table.type_name} and must be F32, "
-            "F16, BF16 or Q8_0, which rows can be gathered from"
+            f"{file.path}: tensor {table.name!r} is stored as {table.type_name}, which is held in "
+            "int4, and must be of a type which rows can be gathered from"
         )
 
 

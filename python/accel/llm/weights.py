@@ -16,6 +16,7 @@ from accel import quant, tensor
 
 from .gguf import GGUF, TensorInfo
 
+_DTYPES = {"float32": accel.F32, "float16": accel.F16, "bfloat16": accel.BF16}
 _FLOAT = {"F32": (accel.F32, np.float32), "F16": (accel.F16, np.float16)}
 
 
@@ -62,8 +63,8 @@ class Weights:
             self._note(info, "int8", accel.F16, "int8 block 32", max_error)
         else:
             self.ports[info.name] = planes
-            dtype = accel.BF16 if info.type_name == "BF16" else _FLOAT[info.type_name][0]
-            self._note(info, "array", dtype, info.type_name.lower(), max_error)
+            dtype = _DTYPES[planes.dtype.name]
+            self._note(info, "array", dtype, str(dtype), max_error)
         file.release(info.name)
 
     def _hold_int4(self, info: TensorInfo, planes, max_error: float) -> None:
@@ -73,7 +74,10 @@ class Weights:
         offsets = ("biases", planes.biases) if affine else ("zeros", planes.zeros)
         self.ports[f"{info.name}.{offsets[0]}"] = offsets[1]
         text = f"int4 group {planes.group} {'affine' if affine else 'zeros'}"
-        self._note(info, "int4", accel.F16, text, max_error, affine, planes.group)
+        dtype = _DTYPES[planes.scales.dtype.name]
+        if dtype != accel.F16:
+            text += f" {str(dtype)}"
+        self._note(info, "int4", dtype, text, max_error, affine, planes.group)
 
     def _note(self, info, form, dtype, text, max_error=0.0, affine=False, group=32) -> None:
         self.held[info.name] = Held(
@@ -92,7 +96,9 @@ class Declared:
         if name not in self._declared:
             h = self._held[name]
             if h.form == "int4":
-                value = self._builder.int4(name, h.shape, group=h.group, affine=h.affine)
+                value = self._builder.int4(
+                    name, h.shape, group=h.group, affine=h.affine, dtype=h.dtype
+                )
             elif h.form == "int8":
                 value = self._builder.quantized(name, h.shape)
             else:
