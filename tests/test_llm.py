@@ -128,12 +128,12 @@ def caches(model, positions):
     """The bits of the first positions of both caches."""
     c, e = model.config, model._engine
     shape = (c.layers, c.context, c.kv_heads, c.head_dim)
-    bits = np.uint16 if e.keys.dtype == accel.F16 else np.uint32
-    return [b.numpy().view(bits).reshape(shape)[:, :positions].copy() for b in (e.keys, e.values)]
+    bits = np.uint16 if e.states["keys"].dtype == accel.F16 else np.uint32
+    return [b.numpy().view(bits).reshape(shape)[:, :positions].copy() for b in e.states.values()]
 
 
 def poison(model):
-    for buffer in (model._engine.keys, model._engine.values):
+    for buffer in model._engine.states.values():
         buffer.numpy()[:] = np.nan
 
 
@@ -573,12 +573,12 @@ def add(name, like):
          accel.FormatError, "'blk.0.attn_k.weight' is [64, 64] and must be [32, 64]"),
         ({"change_writer": lambda w: w.add_rope_scaling_type(gguf_linear())},
          accel.UnsupportedError, "'llama.rope.scaling.type' is not supported"),
-        ({"change_writer": lambda w: w.add_expert_count(4)},
-         accel.UnsupportedError, "'llama.expert_count' is not supported"),
+        ({"change_writer": lambda w: w.add_uint32("llama.expert_shared_count", 4)},
+         accel.UnsupportedError, "'llama.expert_shared_count' is not supported"),
         ({"types": {"*": "F32", "token_embd": "Q4_0"}}, accel.UnsupportedError, "rows can be"),
         ({"head_dim": 12, "rotary": 12}, accel.UnsupportedError, "multiple of 8"),
         ({"heads": 3, "kv_heads": 2}, accel.FormatError, "do not share"),
-        ({"rotary": 15}, accel.FormatError, "dimension_count is 15"),
+        ({"rotary": 15}, accel.FormatError, "15 elements of a head of 16"),
         ({"eps": 0.0}, accel.FormatError, "must be a positive number"),
     ],
 )  # fmt: skip

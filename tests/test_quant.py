@@ -258,9 +258,7 @@ def test_a_weight_beyond_f16_is_refused(name):
     assert quant.gguf_planes(name, blocks, (3, weights))[1] == 0
     at = HALVES[name][0]
     blocks[1, at : at + 2] = np.float16([60000]).view(np.uint8)
-    refused(
-        [f"weight {weights} ", "65504", name], quant.gguf_planes, name, blocks, (3, weights)
-    )
+    refused([f"weight {weights} ", "65504", name], quant.gguf_planes, name, blocks, (3, weights))
     blocks[1, at : at + 2] = np.float16([np.nan]).view(np.uint8)
     refused(["nan", name], quant.gguf_planes, name, blocks, (3, weights))
 
