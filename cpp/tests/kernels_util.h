@@ -28,7 +28,7 @@ inline std::vector<const KernelTable*> tables() {
   return have;
 }
 inline const Kernel& find(const KernelTable& table, const std::string& name) {
-  for (const Kernel* k = table.kernels; k->name; ++k)
+  for (const Kernel* k : accel::kernels_of(table))
     if (name == k->name) return *k;
   check::fail(__FILE__, __LINE__, std::string(table.isa) + " has no kernel " + name);
   std::abort();
