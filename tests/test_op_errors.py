@@ -10,6 +10,7 @@ from accel import tensor as T
 from refusals.common import Ports
 from refusals.elementwise import ELEMENTWISE, GATHERS, ROWS
 from refusals.graph import DECLARATIONS, STATES, VIEWS
+from refusals.more import MORE
 from refusals.products import INT4, PRODUCTS
 from refusals.sampling import ATTENTION, DRAWS_COUNT, SAMPLE, SAMPLERS
 
@@ -26,6 +27,7 @@ ALL = [
     *SAMPLERS,
     *SAMPLE,
     *DRAWS_COUNT,
+    *MORE,
 ]
 
 
@@ -64,6 +66,8 @@ ALONE = {
     "silu": lambda: T.silu(None),
     "softmax": lambda: T.softmax(None),
     "argmax": lambda: T.argmax(None),
+    "log_softmax": lambda: T.log_softmax(None),
+    "take": lambda: T.take(None, None),
     "cast": lambda: T.cast(None, accel.F16),
     "scale": lambda: T.scale(None, "s"),
     "reshape": lambda: T.reshape(None, [1]),

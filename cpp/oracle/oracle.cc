@@ -150,7 +150,15 @@ const double* Walk::base(const View& view) const {
 }
 
 void Walk::run(const Node& node) {
-  Args a{node.call, slots_of(*node.def, node.in.size()), options.level, options.budgets, {}, {}, {}, {}, {}};
+  Args a{node.call,
+         slots_of(*node.def, node.in.size()),
+         options.level,
+         options.budgets,
+         {},
+         {},
+         {},
+         {},
+         {}};
   std::vector<std::vector<double>> gathered(node.in.size());
   for (size_t i = 0; i < node.in.size(); ++i) {
     if (!node.in[i]) {

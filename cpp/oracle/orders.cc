@@ -81,18 +81,35 @@ void rms_norm_f32(Args& a, const double* x, const double* gain, size_t begin, in
     a.out[0][begin + i] = stored(a.call.results[0].dtype, row[i] * root * float(gain[i]));
 }
 
-void softmax_f32(Args& a, const double* x, size_t begin, int64_t width) {
-  std::vector<float> e(x, x + width);
-  bool nan = false;
+// NaN where a row holds one.
+static float maximum(const std::vector<float>& row) {
   float max = -HUGE_VALF;
-  for (float v : e) {
+  bool nan = false;
+  for (float v : row) {
     nan = nan || std::isnan(v);
     max = std::max(max, v);
   }
-  if (nan) max = NAN;
+  return nan ? NAN : max;
+}
+
+void softmax_f32(Args& a, const double* x, size_t begin, int64_t width) {
+  std::vector<float> e(x, x + width);
+  const float max = maximum(e);
   for (float& v : e) v = exp_f32(v - max, a.level);
   const float total = sum(a.order(), e);
   for (size_t i = 0; i < e.size(); ++i) a.out[0][begin + i] = double(e[i] / total);
+}
+
+void log_softmax_f32(Args& a, const double* x, size_t begin, int64_t width) {
+  const std::vector<float> row(x, x + width);
+  const float max = maximum(row);
+  std::vector<float> e(row.size());
+  for (size_t i = 0; i < e.size(); ++i) e[i] = exp_f32(row[i] - max, a.level);
+  const float log = log_f32(sum(a.order(), e), a.level);
+  for (size_t i = 0; i < e.size(); ++i) {
+    const float difference = row[i] - max;
+    a.out[0][begin + i] = double(difference - log);
+  }
 }
 
 // ---------------------------------------------------------------- attention

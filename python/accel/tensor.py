@@ -71,6 +71,7 @@ __all__ = [
     "int4_matvec",
     "layer_state",
     "linear",
+    "log_softmax",
     "matmul",
     "mul",
     "permute",
@@ -88,6 +89,7 @@ __all__ = [
     "slice",
     "softmax",
     "swiglu",
+    "take",
     "top_k_mask",
     "top_p_mask",
     "transpose",
@@ -424,6 +426,29 @@ def sample_categorical(weights: Tensor, draws: Tensor) -> Tensor:
         draws: f32, one a row
     """
     return _core.sample_categorical(weights, draws)
+
+
+def log_softmax(x: Tensor) -> Tensor:
+    """Return (x - max) - log(sum(exp(x - max))) over the last axis, in f32.
+
+    A row of only -inf, or one that holds +inf or NaN, gives NaN.
+
+    Args:
+        x: f32 [..., W]
+    """
+    return _core.log_softmax(x)
+
+
+def take(x: Tensor, ids: Tensor) -> Tensor:
+    """Return x[r, ids[r]], one element a row, in the dtype of x.
+
+    An id that is not a column of x gives 0.
+
+    Args:
+        x: f32, f16 or u32 [rows, W]
+        ids: u32 [rows]
+    """
+    return _core.take(x, ids)
 
 
 def reshape(x: Tensor, shape: Sequence[int]) -> Tensor:

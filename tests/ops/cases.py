@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 from case import BUDGET, EXACT, Case, In, Int4, P, Quantized, Scalar
+from cases_more import MORE
 
 
 def _f(x):
@@ -647,4 +648,5 @@ CASES = (
     TOP_K,
     TOP_P,
     SAMPLE_CATEGORICAL,
+    *MORE,
 )

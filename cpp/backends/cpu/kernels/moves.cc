@@ -3,6 +3,7 @@
 #include "shared/params/contiguous.h"
 #include "shared/params/copy.h"
 #include "shared/params/gather_rows.h"
+#include "shared/params/rows.h"
 #include "shared/params/scatter_rows.h"
 
 namespace ISA {
@@ -23,6 +24,8 @@ KERNEL(gather_rows_bf16, gather_chunks, gather_rows_run<bf16>)
 KERNEL(quant_gather_rows, gather_chunks, quant_gather_rows_run)
 KERNEL(scatter_rows_4, scatter_chunks, scatter_rows_run<u32>)
 KERNEL(scatter_rows_2, scatter_chunks, scatter_rows_run<u16>)
+KERNEL(take_4, take_chunks, take_run<u32>)
+KERNEL(take_2, take_chunks, take_run<u16>)
 // clang-format on
 KERNELS_END
 }  // namespace ISA
