@@ -62,11 +62,12 @@ F m_mul_error(F a, F b, F p) {
   return float(double(a) * double(b) - double(p));
 }
 
-// activations.h needs exp.h before it.
+// activations.h and tanh.h need exp.h before them.
 // clang-format off
 #include "shared/math/exp.h"
 #include "shared/math/activations.h"
 #include "shared/math/sincos.h"
+#include "shared/math/tanh.h"
 // clang-format on
 
 }  // namespace
@@ -84,6 +85,11 @@ float sin_f32(float x, Level level) {
 float cos_f32(float x, Level level) {
   level_now = level;
   return math_cos(x);
+}
+
+float tanh_f32(float x, Level level) {
+  level_now = level;
+  return math_tanh(x);
 }
 
 float silu_f32(float x, Level level) {

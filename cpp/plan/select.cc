@@ -1,16 +1,19 @@
 // select: one kernel a kept node, with the reason and the rows that were rejected.
 #include <cstring>
 
+#include "ops/attention_forms.h"
 #include "plan/passes.h"
 
 namespace accel::planner {
 
-// Positions and blocks, as CONTRACT 15.2 asks: the cache is the operand k.
+// Form, positions and blocks, as CONTRACT 15.2 asks.
 static std::string attention_extent(const Call& call) {
   constexpr int64_t kBlock = 128;
-  const int64_t positions = call.in[1].shape[0];
-  const int64_t blocks = (positions + kBlock - 1) / kBlock;
-  return std::to_string(positions) + " positions in " + std::to_string(blocks) +
+  const int64_t positions = attention::reach_of(call), blocks = (positions + kBlock - 1) / kBlock;
+  std::string text = attention::name_of(attention::form_of(call));
+  if (call.in[attention::pages].present)
+    text += ", pages of " + std::to_string(call.attr(attention::block).i);
+  return text + ", " + std::to_string(positions) + " positions in " + std::to_string(blocks) +
          (blocks == 1 ? " block" : " blocks");
 }
 
