@@ -7,12 +7,13 @@ line of the call.
 import accel
 import pytest
 from accel import tensor as T
+from refusals.attention import ATTENTION
 from refusals.common import Ports
 from refusals.elementwise import ELEMENTWISE, GATHERS, ROWS
 from refusals.graph import DECLARATIONS, STATES, VIEWS
 from refusals.more import MORE
 from refusals.products import INT4, PRODUCTS
-from refusals.sampling import ATTENTION, DRAWS_COUNT, SAMPLE, SAMPLERS
+from refusals.sampling import DRAWS_COUNT, SAMPLE, SAMPLERS
 
 ALL = [
     *DECLARATIONS,

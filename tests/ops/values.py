@@ -158,6 +158,13 @@ def cache(rng, shape, written):
     return values
 
 
+def cache_at(rng, shape, written):
+    """Cache rows; all but the `written` ones are NaN."""
+    values = np.full(shape, np.nan)
+    values[list(written)] = rng.standard_normal((len(written), *shape[1:]))
+    return values
+
+
 def weights(rng, shape):
     return rng.random(shape)
 
@@ -220,6 +227,7 @@ GENERATORS = {
         nan,
         lowest,
         cache,
+        cache_at,
         weights,
         tied_weights,
         clustered,
