@@ -10,6 +10,8 @@ from accel import tensor as T
 from refusals.common import Ports
 from refusals.elementwise import ELEMENTWISE, GATHERS, ROWS
 from refusals.graph import DECLARATIONS, STATES, VIEWS
+from refusals.linear import LINEAR
+from refusals.moe import MOE
 from refusals.products import INT4, PRODUCTS
 from refusals.sampling import ATTENTION, DRAWS_COUNT, SAMPLE, SAMPLERS
 
@@ -26,6 +28,8 @@ ALL = [
     *SAMPLERS,
     *SAMPLE,
     *DRAWS_COUNT,
+    *MOE,
+    *LINEAR,
 ]
 
 
@@ -79,6 +83,9 @@ ALONE = {
     "sample": lambda: T.sample(None, options=T.SamplingOptions(), prefix="s"),
     "rms_norm": lambda: T.rms_norm(None, None),
     "int4_matmul": lambda: T.int4_matmul(None, T.Int4(None, None)),
+    "route": lambda: T.route(None, experts=2),
+    "grouped_matmul": lambda: T.grouped_matmul(None, T.Quantized(None, None), None),
+    "linear_attention": lambda: T.linear_attention(None, None, None, None),
 }
 
 

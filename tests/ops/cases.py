@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 from case import BUDGET, EXACT, Case, In, Int4, P, Quantized, Scalar
+from cases_linear import LINEAR as LINEAR_ROWS
+from cases_moe import MOE as MOE_ROWS
 
 
 def _f(x):
@@ -647,4 +649,6 @@ CASES = (
     TOP_K,
     TOP_P,
     SAMPLE_CATEGORICAL,
+    *MOE_ROWS,
+    *LINEAR_ROWS,
 )
