@@ -10,6 +10,8 @@ import numpy as np
 from case import BUDGET, EXACT, Case, In, Int4, P, Quantized, Scalar
 from cases_attention import ATTENTION
 from cases_more import MORE
+from cases_linear import LINEAR as LINEAR_ROWS
+from cases_moe import MOE as MOE_ROWS
 
 
 def _f(x):
@@ -584,4 +586,6 @@ CASES = (
     TOP_P,
     SAMPLE_CATEGORICAL,
     *MORE,
+    *MOE_ROWS,
+    *LINEAR_ROWS,
 )

@@ -47,6 +47,10 @@ def normal(rng, shape):
     return rng.standard_normal(shape)
 
 
+def scaled(rng, shape, factor):
+    return rng.standard_normal(shape) * factor
+
+
 def uniform(rng, shape):
     return rng.random(shape)
 
@@ -205,6 +209,7 @@ GENERATORS = {
     f.__name__: f
     for f in (
         normal,
+        scaled,
         uniform,
         codes,
         below,
