@@ -267,7 +267,7 @@ def test_unknown_options_are_refused(b):
     with pytest.raises(TypeError):
         T.softmax(x, 0)
     with pytest.raises(TypeError):
-        b.compile(max_in_flight=2)
+        b.compile(no_such_option=2)
     with pytest.raises(TypeError):
         accel.open_cpu(check=True)
 

@@ -90,7 +90,7 @@ def test_other_threads_run_while_one_waits(rt):
     assert gaps[0] < waited / 2, "the interpreter lock was held through the wait"
 
 
-def test_submit_returns_before_the_work_is_done(rt):
+def test_property_35_a_time_out_gives_false(rt):
     plan, given = slow_plan(rt)
     fence = plan.submit(given)
     assert not fence.done
@@ -134,7 +134,7 @@ def test_dropping_everything_in_flight_is_safe(rt):
     np.testing.assert_array_equal(y, np.eye(512))
 
 
-def test_queues_are_ordered_by_after_alone(rt):
+def test_property_34_queues_are_ordered_by_after_alone(rt):
     first, second = rt.device.new_queue("first"), rt.device.new_queue("second")
     plan, given = slow_plan(rt)
     last, ends = tiny_plan(rt)
@@ -147,6 +147,42 @@ def test_queues_are_ordered_by_after_alone(rt):
         follower.wait()
     with pytest.raises(accel.BindError, match="unbound"):
         failed.wait()
+
+
+def test_property_34_one_queue_is_ordered_and_two_give_the_bits_of_one(rt):
+    """y accumulates: every submission reads what the one before it wrote."""
+    b = rt.new_builder("chain")
+    s = b.state("s", accel.F32, [1, 64])
+    gain, ids = b.weight("gain", accel.F32, [64]), b.input("ids", accel.U32, [1])
+    step = b.input("step", accel.F32, [1, 64])
+    T.scatter_rows(s, T.rms_norm(T.read_state(s), gain, eps=1e-6) + step, ids)
+    plan = b.compile(max_in_flight=64)
+    rng = np.random.default_rng(3)
+    steps = rng.standard_normal((40, 1, 64)).astype(np.float32)
+    fixed = {"gain": np.ones(64, np.float32), "ids": np.zeros(1, np.uint32)}
+    results = []
+    for queues in ([None], [rt.device.new_queue("one"), rt.device.new_queue("two")]):
+        state, fence = np.zeros((1, 64), np.float32), None
+        for i, step in enumerate(steps):
+            after = [fence] if fence and len(queues) > 1 else []
+            fence = plan.submit(
+                {**fixed, "s": state, "step": step}, queue=queues[i % len(queues)], after=after
+            )
+        assert fence.wait() and np.abs(state).max() > 0.1
+        results.append(state.tobytes())
+    assert results[0] == results[1]
+
+
+def test_property_34_a_failed_fence_in_after_runs_nothing(rt):
+    plan, given = tiny_plan(rt)
+    queue = rt.device.new_queue("other")
+    failed = plan.submit({})
+    followers = [plan.submit(given, queue=q, after=[failed]) for q in (queue, None)]
+    for fence in (failed, *followers):
+        with pytest.raises(accel.BindError):
+            fence.wait()
+    assert not given["y"].any()
+    assert plan.submit(given, queue=queue).wait() and given["y"].all()
 
 
 def test_racing_threads_get_results_or_a_clean_refusal(rt):
@@ -178,7 +214,7 @@ def test_racing_threads_get_results_or_a_clean_refusal(rt):
     assert set(outcomes) <= {"ran", "in_flight"} and outcomes.count("ran") >= 8
 
 
-def test_threads_record_compile_submit_and_close(rt):
+def test_property_35_threads_record_compile_submit_and_close(rt):
     failures = []
 
     def work():
@@ -224,7 +260,7 @@ def test_arrays_are_dropped_by_python_s_own_threads(rt):
     assert where == [threading.get_ident()]
 
 
-def test_a_failed_fence_dropped_without_wait_warns(rt):
+def test_property_35_a_failed_fence_dropped_without_wait_warns(rt):
     plan, _ = tiny_plan(rt)
     with pytest.warns(ResourceWarning, match="unbound"):
         plan.submit({})
@@ -259,7 +295,7 @@ def test_a_fence_that_fails_after_it_was_dropped_warns_at_the_next_call():
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs POSIX timers")
-def test_ctrl_c_leaves_wait_soon_and_the_submission_goes_on(rt):
+def test_property_35_ctrl_c_leaves_wait_soon_and_the_submission_goes_on(rt):
     plan, given = slow_plan(rt)
     fence = plan.submit(given)
     sent = []
@@ -283,6 +319,50 @@ def test_ctrl_c_leaves_wait_soon_and_the_submission_goes_on(rt):
     np.testing.assert_array_equal(given["y"], np.eye(512))
 
 
+# ---------------------------------------------------------------- fresh memory, collection
+
+
+def test_property_35_fresh_buffers_are_zero():
+    device = accel.open_cpu(threads=1, debug_fill=0xFF)
+    for count in (1, 1000, 1 << 20):
+        for _ in range(3):
+            buffer = device.new_buffer(accel.F32, count)
+            assert not buffer.numpy().any()
+            buffer.numpy()[:] = 7
+            buffer.close()
+
+
+@pytest.mark.parametrize("order", range(12))
+def test_property_35_objects_are_collected_in_any_order(order):
+    """Each object is dropped at a random moment, some in flight, some in a cycle."""
+    rng = np.random.default_rng(order)
+    device = accel.open_cpu(threads=2)
+    rt = accel.Runtime(device)
+    pool, cache = device.new_transient_pool("p"), T.PlanCache(rt)
+    b = rt.new_builder("any")
+    x = b.input("x", accel.F32, [64, 64])
+    b.output("y", T.silu(T.matmul(x, x)))
+    plan = b.compile(pool=pool, max_in_flight=2)
+    kept = cache.compile(lambda c: c.output("y", T.silu(c.input("x", accel.F32, [4]))))
+    given = {"x": np.eye(64, dtype=np.float32), "y": np.zeros((64, 64), np.float32)}
+    buffer = device.new_buffer(accel.F32, 64 * 64)
+    bound = plan.bind({**given, "y": buffer})
+    fence, queue = plan.submit(bound), device.new_queue("q")
+    second = plan.submit(given, queue=queue, after=[fence])
+    held = [device, rt, pool, cache, b, x, plan, kept, buffer, bound, fence, queue, second]
+    del device, rt, pool, cache, b, x, plan, kept, buffer, bound, fence, queue, second
+    cycle = [held[int(rng.integers(len(held)))]]
+    cycle.append(cycle)
+    del cycle
+    rng.shuffle(held)
+    while held:
+        held.pop()
+        if rng.random() < 0.3:
+            gc.collect()
+    gc.collect()
+    np.testing.assert_array_equal(given["y"] != 0, np.eye(64) != 0)
+
+
 # ---------------------------------------------------------------- fork and exit
 
 FORKED = """
@@ -300,6 +380,7 @@ fence = plan.submit(given)
 fence.wait()
 buffer, queue = device.new_buffer(accel.F32, 4), device.queue
 bound = plan.bind(given)
+pool, cache = device.new_transient_pool("p"), T.PlanCache(rt)
 pid = os.fork()
 if pid:
     _, status = os.waitpid(pid, 0)
@@ -313,6 +394,9 @@ calls = [
     lambda: rt.new_builder(), rt.counters, rt.close, plan.close, lambda: device.new_queue("q"),
     lambda: queue.write_buffer(buffer, 0, given["x"]), queue.flush, lambda: accel.open_cpu(),
     lambda: bound.update(given), lambda: device.from_dlpack(given["x"]),
+    lambda: device.new_transient_pool(), pool.close, lambda: pool.bytes, lambda: pool.graphs,
+    lambda: cache.compile(print), cache.close, lambda: len(cache), b.identity,
+    plan.trace("t.json").__enter__,
 ]
 wrong = []
 for i, call in enumerate(calls):
@@ -325,7 +409,7 @@ for i, call in enumerate(calls):
     except Exception as e:
         wrong.append((i, repr(e)))
 print(wrong, flush=True)
-del calls, fence, buffer, queue, bound, plan, b, rt, device
+del calls, fence, buffer, queue, bound, pool, cache, plan, b, rt, device
 os._exit(1 if wrong else 0)
 """
 
@@ -353,7 +437,7 @@ def run(script):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_forked_child_may_only_drop_objects():
+def test_property_35_a_forked_child_may_only_drop_objects():
     result = run(FORKED)
     assert result.returncode == 0, result.stdout + result.stderr
 

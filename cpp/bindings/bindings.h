@@ -26,6 +26,8 @@ void add_builder(py::module_& m);
 void add_operators(py::module_& m);
 void add_sampling(py::module_& m);
 void add_plan(py::module_& m);
+void add_pools(py::module_& m);
+void add_reports(py::module_& m, py::class_<Plan, PlanPtr>& plan);
 void add_quant(py::module_& m);
 void add_testing(py::module_& m);
 
@@ -59,6 +61,9 @@ ScalarKind scalar_kind_arg(Arg a, py::handle value);
 bool is_int(py::handle value);   // int or numpy integer, not bool
 bool is_real(py::handle value);  // is_int, float or numpy floating
 float f32_of(py::handle value);  // of is_real values
+
+// Options of compile by position and name; TypeError for what is none.
+CompileOptions options_of(const char* call, const py::args& args, const py::kwargs& kwargs);
 
 // A pointer to the C++ object inside, or a TypeError. `must` names the Python class.
 template <class T>

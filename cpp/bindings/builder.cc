@@ -22,24 +22,14 @@ Int4 declare_int4(Builder& b, py::object name, py::object shape, py::object grou
   return b.int4(text, dims, g, biases, t, caller_site());
 }
 
-// Progress runs with the interpreter lock; what it raises stops the compile and propagates.
-Progress progress_of(py::object f) {
-  if (f.is_none()) return {};
-  if (!PyCallable_Check(f.ptr())) wrong_type({"compile", "progress"}, f, "callable");
-  return [held = keep_alive(f)](const std::string& stage, int done, int total) {
-    py::gil_scoped_acquire acquire;
-    py::handle(static_cast<PyObject*>(held.get()))(stage, done, total);
-  };
+PlanPtr compile(const Builder& b, const py::args& args, const py::kwargs& kwargs) {
+  const CompileOptions options = options_of("compile", args, kwargs);
+  return unlocked([&] { return Plan::compile(b, options); });
 }
 
-PlanPtr compile(const Builder& b, py::object label, py::object progress, py::object naive,
-                py::object verify) {
-  CompileOptions options;
-  options.label = text_or_empty({"compile", "label"}, label);
-  options.progress = progress_of(progress);
-  options.naive = bool_arg({"compile", "_naive"}, naive);
-  options.verify = bool_arg({"compile", "_verify"}, verify);
-  return unlocked([&] { return Plan::compile(b, options); });
+Identity builder_identity(const Builder& b, const py::args& args, const py::kwargs& kwargs) {
+  const CompileOptions options = options_of("identity", args, kwargs);
+  return unlocked([&] { return identity(b, options); });
 }
 
 void add_declarations(py::class_<Builder>& c) {
@@ -140,9 +130,15 @@ void add_builder(py::module_& m) {
             return error ? exception_of(*error) : py::none();
           },
           "None, or the GraphError with everything refused so far.")
-      .def("compile", compile, "label"_a = py::none(), "progress"_a = py::none(), py::kw_only(),
-           "_naive"_a = false, "_verify"_a = false,
-           "Compile the graph; progress is called as f(stage, done, total).");
+      .def("compile", compile,
+           "compile(label=None, max_in_flight=1, pool=None, fuse=True, progress=None): compile the "
+           "graph.\n\n"
+           "max_in_flight submissions run at a time, each in a graph instance with transients of "
+           "its own, made on\ndemand. pool lends the transients. fuse=False would switch kernels "
+           "over several nodes off; there is none\nyet. progress is called as f(stage, done, "
+           "total) and stops the compile by raising.")
+      .def("identity", builder_identity,
+           "The identity that compile with these options would give its plan.");
 }
 
 }  // namespace accel::bindings

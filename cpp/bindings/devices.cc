@@ -134,8 +134,23 @@ void add_opening(py::module_& m) {
 
 }  // namespace
 
+static void add_transient_pool(py::module_& m) {
+  py::class_<TransientPool, TransientPoolPtr>(
+      m, "TransientPool", py::is_final(), sweeping(), py::release_gil_before_calling_cpp_dtor(),
+      "Memory that the transients of several plans share, as large as the largest needs; made by\n"
+      "device.new_transient_pool and given to compile. Two of its graphs never execute at once.")
+      .def_property_readonly("label", &TransientPool::label)
+      .def_property_readonly("device", &TransientPool::device)
+      .def_property_readonly(
+          "bytes", [](const TransientPool& p) { return unlocked([&] { return p.bytes(); }); })
+      .def_property_readonly("graphs", &TransientPool::graphs, "Open graph instances that use it.")
+      .def_property_readonly("closed", &TransientPool::closed)
+      .def("close", [](TransientPool& p) { unlocked([&] { p.close(); }); });
+}
+
 void add_devices(py::module_& m) {
   using namespace py::literals;
+  add_transient_pool(m);
   py::class_<Device, DevicePtr>(m, "Device", py::is_final(), sweeping(),
                                 py::release_gil_before_calling_cpp_dtor(),
                                 "An open device; it makes buffers and queues.")
@@ -150,6 +165,13 @@ void add_devices(py::module_& m) {
             return unlocked([&] { return d.new_queue(name); });
           },
           "label"_a = py::none())
+      .def(
+          "new_transient_pool",
+          [](Device& d, py::object label) {
+            const std::string name = text_or_empty({"new_transient_pool", "label"}, label);
+            return unlocked([&] { return d.new_transient_pool(name); });
+          },
+          "label"_a = py::none(), "Memory that several plans lend for their transients.")
       .def("new_buffer", new_buffer, "dtype"_a, "count"_a, "label"_a = py::none(),
            "A zeroed buffer of count elements.")
       .def(

@@ -1,4 +1,7 @@
 // accel::Error to the Python class of its kind, with the numbers as fields. One translator for all.
+#include <cerrno>
+#include <filesystem>
+
 #include "bindings/bindings.h"
 
 namespace accel::bindings {
@@ -48,6 +51,14 @@ py::list problems_of(const Error& error) {
   return list;
 }
 
+// Kernel and why, as the selections name them.
+py::list rejected_of(const Error& error) {
+  py::list list;
+  for (const Problem& p : error.problems)
+    list.append(make_named("Rejection", p.name, p.message));
+  return list;
+}
+
 }  // namespace
 
 py::object exception_of(const Error& error) {
@@ -61,7 +72,8 @@ py::object exception_of(const Error& error) {
   e.attr("line") = error.site.line;
   e.attr("message") = one ? error.diagnostics[0].message : std::string(error.what());
   if (!error.diagnostics.empty()) e.attr("diagnostics") = diagnostics_of(error);
-  if (!error.problems.empty()) e.attr("problems") = problems_of(error);
+  if (error.kind == ErrorKind::unsupported) e.attr("rejected") = rejected_of(error);
+  else if (!error.problems.empty()) e.attr("problems") = problems_of(error);
   if (error.kind == ErrorKind::capacity) {
     e.attr("requested") = error.requested;
     e.attr("free") = error.available;
@@ -78,6 +90,9 @@ void add_errors(py::module_&) {
     } catch (const Error& error) {
       py::object e = exception_of(error);
       PyErr_SetObject(py::type::handle_of(e).ptr(), e.ptr());
+    } catch (const std::filesystem::filesystem_error& error) {
+      errno = error.code().value();
+      PyErr_SetFromErrnoWithFilename(PyExc_OSError, error.path1().c_str());
     }
   });
 }

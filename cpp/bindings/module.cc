@@ -17,6 +17,7 @@ PYBIND11_MODULE(_core, m) {
   add_operators(m);
   add_sampling(m);
   add_plan(m);
+  add_pools(m);
   add_quant(m);
   add_testing(m);
 }

@@ -158,10 +158,11 @@ py::object memory(const Plan& plan) {
 void add_plan(py::module_& m) {
   using namespace py::literals;
   add_bindings(m);
-  py::class_<Plan, PlanPtr>(m, "Plan", py::is_final(), sweeping(),
-                            py::release_gil_before_calling_cpp_dtor(),
-                            "A compiled graph, submitted any number of times.")
-      .def("submit", submit, "bindings"_a, "scalars"_a = py::none(), "queue"_a = py::none(),
+  py::class_<Plan, PlanPtr> plan(m, "Plan", py::is_final(), sweeping(),
+                                 py::release_gil_before_calling_cpp_dtor(),
+                                 "A compiled graph, submitted any number of times.");
+  add_reports(m, plan);
+  plan.def("submit", submit, "bindings"_a, "scalars"_a = py::none(), "queue"_a = py::none(),
            "after"_a = py::tuple(),
            "Queue one run and return its Fence. bindings is prepared Bindings, or a dict of port "
            "name "
@@ -171,11 +172,10 @@ void add_plan(py::module_& m) {
       .def_property_readonly("label", &Plan::label)
       .def_property_readonly("runtime", &Plan::runtime)
       .def_property_readonly("closed", &Plan::closed)
-      .def("memory", memory, "Bytes of transients.")
+      .def("memory", memory, "Bytes of transients, of one graph instance.")
       .def("ports", ports, "Every port in declaration order.")
       .def("scalars", scalars, "Every scalar in declaration order.")
       .def("selections", selections, "Kernels chosen, why, and what was rejected and why.")
-      .def("explain", &Plan::explain, "The whole plan as text.")
       .def(
           "close",
           [](Plan& p) {

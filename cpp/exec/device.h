@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "exec/transient_pool.h"
 #include "plan/plan.h"
 
 namespace accel {
@@ -135,15 +136,24 @@ class Fence {
 };
 using FencePtr = std::shared_ptr<Fence>;
 
-// A plan compiled for a device. run() is called on the queue's thread, one at a time.
-// table: one address per operand of every command, flattened in command order; scalars as bits in
-// declaration order.
+// What one submission gives its program.
+struct Execution {
+  void* const* table;       // one address per operand of every command, flattened in command order
+  const uint32_t* scalars;  // as bits, in declaration order
+  void* arena;              // base of the transients, as the table has them
+  // When each command ended and, first, when the first began; null: nobody wants to know.
+  std::vector<int64_t>* command_ns = nullptr;
+};
+
+// A plan compiled for a device, with transients of its own or those of a pool. run() is called on
+// the queue's thread, one at a time.
 class Program {
  public:
   virtual ~Program() = default;
-  virtual std::optional<Error> run(void* const* table, const uint32_t* scalars) = 0;
-  // Base address of the arena and of frequency table i, for filling the operand table.
-  virtual void* arena() const = 0;
+  virtual std::optional<Error> run(const Execution& execution) = 0;
+  // The transients, for filling the operand table; a submission holds them, because a pool moves
+  // them when it grows. Null where there are none.
+  virtual std::shared_ptr<void> arena() const = 0;
   virtual void* frequency_table(int i) const = 0;
 };
 
@@ -177,7 +187,11 @@ class Device : public std::enable_shared_from_this<Device> {
                          std::shared_ptr<void> owner, const std::string& label) = 0;
   virtual QueuePtr default_queue() = 0;
   virtual QueuePtr new_queue(const std::string& label) = 0;
-  virtual std::unique_ptr<Program> compile(const PlanData& plan) = 0;
+  virtual TransientPoolPtr new_transient_pool(const std::string& label) = 0;
+  virtual std::unique_ptr<Program> compile(const PlanData& plan,
+                                           const TransientPoolPtr& pool = nullptr) = 0;
+  // Of a kernel's source, flags and compiler: as text that changes with any of them.
+  virtual std::string kernel_digest(const std::string& kernel) const = 0;
   virtual void close() = 0;  // raises lifetime with the number of live children; frees nothing then
   virtual bool closed() const = 0;
   // Every call from a forked child but dropping objects is refused with lost_error.

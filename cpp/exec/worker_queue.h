@@ -27,6 +27,7 @@ class WorkerHost {
   Error lost_error() const;
 
   std::shared_ptr<std::atomic<int64_t>> live_buffers = std::make_shared<std::atomic<int64_t>>(0);
+  std::shared_ptr<std::atomic<int64_t>> live_pools = std::make_shared<std::atomic<int64_t>>(0);
   std::atomic<int64_t> live_queues{0}, live_programs{0};
 
  private:

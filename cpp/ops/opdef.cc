@@ -100,12 +100,18 @@ Choice select(const Call& call, const Limits& limits, const Site& site) {
     choice.rejected.push_back(std::string(row.kernel) + " " + why);
   }
   std::string text = std::string(call.def->name) + ": this backend cannot run it: ";
+  std::vector<Problem> rejected;
+  for (const std::string& entry : choice.rejected) {
+    const size_t space = entry.find(' ');
+    rejected.push_back({"unsupported", entry.substr(0, space), entry.substr(space + 1)});
+  }
   if (choice.rejected.empty()) text += std::string("no kernel for ") + name_of(limits.backend);
   for (size_t i = 0; i < choice.rejected.size(); ++i) text += (i ? "; " : "") + choice.rejected[i];
   if (!site.file.empty()) text += ", recorded at " + site.to_string();
   Error e = unsupported_error(text);
   e.op = call.def->name;
   e.site = site;
+  e.problems = std::move(rejected);
   throw e;
 }
 

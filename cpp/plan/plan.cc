@@ -70,6 +70,17 @@ PlanData make_plan(Graph graph, const Limits& limits, const Progress& progress, 
   return planner::run_passes(std::move(graph), limits, progress, verify, planner::Style::aliased);
 }
 
+PlanData select_kernels(Graph graph, const Limits& limits) {
+  PlanData p;
+  p.label = graph.label;
+  p.limits = limits;
+  p.graph = std::move(graph);
+  planner::infer(p);
+  planner::prune(p);
+  planner::select(p, {});
+  return p;
+}
+
 PlanData make_naive_plan(Graph graph, const Limits& limits) {
   return planner::run_passes(std::move(graph), limits, {}, true, planner::Style::naive);
 }

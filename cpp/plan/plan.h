@@ -107,8 +107,18 @@ using Progress = std::function<void(const std::string& stage, int done, int tota
 // builds). Throws unsupported_error with the node's line when no kernel takes a node.
 PlanData make_plan(Graph graph, const Limits& limits, const Progress& progress = {},
                    bool verify = false);
+// The first passes only: which kernel takes each node, and what is rejected.
+PlanData select_kernels(Graph graph, const Limits& limits);
 // No reuse of memory and a barrier before every step: the oracle of the planner.
 PlanData make_naive_plan(Graph graph, const Limits& limits);
+
+// How a call's reduction is cut, where its kernel cuts one: part of what its bits depend on.
+struct Blocks {
+  int64_t size = 0;   // positions of one block, 0 without blocks
+  int64_t count = 0;  // blocks of the longest row
+  int64_t splits = 1;
+};
+Blocks blocks_of(const Call& call);
 
 // "k" for a port used whole, "k[0:4096]" for a range of one.
 std::string slot_name(const PlanData& plan, int slot);

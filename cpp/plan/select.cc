@@ -3,14 +3,22 @@
 
 #include "plan/passes.h"
 
-namespace accel::planner {
+namespace accel {
 
-// Positions and blocks, as CONTRACT 15.2 asks: the cache is the operand k.
+Blocks blocks_of(const Call& call) {
+  Blocks blocks;
+  if (call.def->op != Op::attention) return blocks;
+  blocks.size = 128;
+  blocks.count = (call.in[1].shape[0] + blocks.size - 1) / blocks.size;  // the cache is operand k
+  return blocks;
+}
+
+namespace planner {
+
+// Positions and blocks, as CONTRACT 15.2 asks.
 static std::string attention_extent(const Call& call) {
-  constexpr int64_t kBlock = 128;
-  const int64_t positions = call.in[1].shape[0];
-  const int64_t blocks = (positions + kBlock - 1) / kBlock;
-  return std::to_string(positions) + " positions in " + std::to_string(blocks) +
+  const int64_t blocks = blocks_of(call).count;
+  return std::to_string(call.in[1].shape[0]) + " positions in " + std::to_string(blocks) +
          (blocks == 1 ? " block" : " blocks");
 }
 
@@ -83,4 +91,5 @@ void verify_select(const PlanData& p) {
   if (step != p.steps.size()) fail("select", p, int(step), "there are steps of no kept node");
 }
 
-}  // namespace accel::planner
+}  // namespace planner
+}  // namespace accel

@@ -149,11 +149,31 @@ void Plan::Impl::put(BindingTable& table, int port, const BufferView& view) cons
   // As a number: a buffer that closes just now gives null, which submit finds out.
   const auto at = reinterpret_cast<uintptr_t>(view.buffer->host()) +
                   uintptr_t(view.offset * size_of(view.dtype));
-  char* base = reinterpret_cast<char*>(at);
-  table.base[size_t(port)] = base;
+  table.base[size_t(port)] = reinterpret_cast<char*>(at);
   table.views[size_t(port)] = view;
-  for (const PortUse::Patch& patch : uses[size_t(port)].patches)
-    table.entries[patch.entry] = reinterpret_cast<void*>(at + uintptr_t(patch.offset));
+  for (Operands& operands : table.operands)
+    if (!operands.entries.empty())
+      for (const PortUse::Patch& patch : uses[size_t(port)].patches)
+        operands.entries[patch.entry] = reinterpret_cast<void*>(at + uintptr_t(patch.offset));
+}
+
+const Operands& Plan::Impl::operands_for(BindingTable& table, size_t instance, void* arena) const {
+  if (table.operands.size() <= instance) table.operands.resize(instance + 1);
+  Operands& made = table.operands[instance];
+  if (made.entries.size() == n_entries && made.arena == arena) return made;
+  std::vector<void*> entries(n_entries);
+  for (const PortUse::Patch& p : arena_entries)
+    entries[p.entry] = static_cast<char*>(arena) + p.offset;
+  const Program& program = *instances[instance]->program;
+  for (const PortUse::Patch& p : table_entries)
+    entries[p.entry] = program.frequency_table(int(p.offset));
+  for (size_t port = 0; port < uses.size(); ++port) {
+    const auto base = reinterpret_cast<uintptr_t>(table.base[port]);
+    for (const PortUse::Patch& p : uses[port].patches)
+      entries[p.entry] = reinterpret_cast<void*>(base + uintptr_t(p.offset));
+  }
+  made = {std::move(entries), arena};
+  return made;
 }
 
 static void add_holds(const BindingTable& table) {
@@ -168,7 +188,6 @@ TablePtr Plan::Impl::bind_buffers(const BindingMap& buffers, Problems& problems)
   // Before the first look at a buffer: one that closes meanwhile is found at submit.
   table->open_under = close_generation().load(std::memory_order_seq_cst);
   const size_t n = data.graph.ports.size();
-  table->entries = entries;
   table->views.resize(n);
   table->base.resize(n);
   const size_t before = problems.size();
@@ -206,6 +225,12 @@ std::shared_ptr<Bindings> Plan::bind(const BindingMap& buffers, const ScalarMap&
   impl->table = p_->bind_buffers(buffers, problems);
   impl->scalars = p_->bind_scalars(scalars, problems);
   if (!problems.empty()) throw bind_error(std::move(problems));
+  {
+    // Here, so that the first submission allocates nothing; a plan that closes meanwhile has none.
+    std::lock_guard<std::mutex> lock(p_->mutex);
+    if (!p_->closed.load())
+      p_->operands_for(*impl->table, 0, p_->instances[0]->program->arena().get());
+  }
   auto bound = std::make_shared<Bindings>();
   bound->p_ = std::move(impl);
   return bound;

@@ -4,6 +4,8 @@
 
 #include "exec/fork.h"
 #include "exec/release.h"
+#include "plan/report.h"
+#include "runtime/files.h"
 #include "runtime/plan_impl.h"
 
 namespace accel {
@@ -22,12 +24,34 @@ struct CountedPlan {
 };
 }  // namespace
 
-PlanPtr Plan::compile(const Builder& builder, const CompileOptions& options) {
-  check_fork();
+RuntimePtr runtime_of(const Builder& builder, const char* call) {
   const RuntimePtr runtime = std::static_pointer_cast<Runtime>(builder.runtime());
   if (!runtime)
-    throw attr_error("compile", "builder",
-                     "compile: builder has no runtime and must be made by Runtime::new_builder");
+    throw attr_error(
+        call, "builder",
+        std::string(call) + ": builder has no runtime and must be made by Runtime::new_builder");
+  return runtime;
+}
+
+void check_compile_options(const char* call, const CompileOptions& options,
+                           const DevicePtr& device) {
+  if (options.max_in_flight < 1)
+    throw attr_error(call, "max_in_flight",
+                     std::string(call) + ": max_in_flight is " +
+                         std::to_string(options.max_in_flight) + " and must be positive");
+  if (!options.pool) return;
+  if (options.pool->device() != device)
+    throw bind_error(
+        "foreign", "pool",
+        options.pool->text() + " is of another device and must be of the runtime's device");
+  if (options.pool->closed())
+    throw bind_error("lifetime", "pool", options.pool->text() + " is closed and must be open");
+}
+
+PlanPtr Plan::compile(const Builder& builder, const CompileOptions& options) {
+  check_fork();
+  const RuntimePtr runtime = runtime_of(builder, "compile");
+  check_compile_options("compile", options, runtime->device());
   if (options.progress) options.progress("check", 0, 1);
   Graph graph = builder.finish();
   if (options.progress) options.progress("check", 1, 1);
@@ -39,11 +63,14 @@ PlanPtr Plan::compile(const Builder& builder, const CompileOptions& options) {
   PlanData data = options.naive ? make_naive_plan(std::move(graph), device->limits())
                                 : make_plan(std::move(graph), device->limits(), options.progress,
                                             options.verify);
-  return compile_data(runtime, std::move(data));
+  return compile_data(runtime, std::move(data), options);
 }
 
-PlanPtr Plan::compile_data(const RuntimePtr& runtime, PlanData data) {
+PlanPtr Plan::compile_data(const RuntimePtr& runtime, PlanData data,
+                           const CompileOptions& options) {
   check_fork();
+  check_compile_options("compile", options, runtime->device());
+  if (options.pool) options.pool->check_idle();
   PlanPtr plan(new Plan);
   plan->p_ = std::make_shared<Impl>();
   Impl& p = *plan->p_;
@@ -53,34 +80,46 @@ PlanPtr Plan::compile_data(const RuntimePtr& runtime, PlanData data) {
   runtime->p_->planned.fetch_add(1, std::memory_order_relaxed);
   p.runtime = runtime;
   p.data = std::move(data);
-  p.program = runtime->device()->compile(p.data);
-  runtime->p_->count_pipelines(p.data);
+  p.identity = identity_of(p.data, *runtime->device(), options);
+  p.max_in_flight = options.max_in_flight;
+  p.pool = options.pool;
   p.prepare();
+  p.instances.push_back(std::make_unique<GraphInstance>());
+  p.make_program(*p.instances[0]);
+  runtime->p_->count_pipelines(p.data);
   counted.runtime = nullptr;  // the plan's own from here on
   p.closed = false;
   return plan;
 }
 
-void* Plan::Impl::address(const Place& place, size_t entry) {
+void Plan::Impl::make_program(GraphInstance& instance) {
+  instance.scalars.resize(data.graph.scalars.size());
+  instance.table_bits.resize(data.tables.size());
+  instance.table_filled.resize(data.tables.size());
+  instance.program = runtime->device()->compile(data, pool);
+}
+
+void Plan::Impl::note_entry(const Place& place, size_t entry) {
   switch (place.kind) {
     case Place::none:
-      return nullptr;
+      return;
     case Place::arena:
       ACCEL_CHECK(place.offset >= 0 && place.offset + place.bytes <= data.memory.transient_bytes);
-      return static_cast<char*>(program->arena()) + place.offset;
+      arena_entries.push_back({entry, place.offset});
+      return;
     case Place::table:
       ACCEL_CHECK(size_t(place.index) < data.tables.size());
-      return program->frequency_table(place.index);
+      table_entries.push_back({entry, place.index});
+      return;
     case Place::port: {
       ACCEL_CHECK(size_t(place.index) < data.slots.size());
       const PortSlot& slot = data.slots[size_t(place.index)];
       const int64_t size = size_of(data.graph.ports[size_t(slot.port)].dtype);
       ACCEL_CHECK(place.offset >= 0 && place.offset + place.bytes <= slot.count * size);
       uses[size_t(slot.port)].patches.push_back({entry, slot.begin * size + place.offset});
-      return nullptr;
+      return;
     }
   }
-  return nullptr;
 }
 
 void Plan::Impl::prepare() {
@@ -95,13 +134,7 @@ void Plan::Impl::prepare() {
     uses[i].written = g.ports[i].kind == PortKind::State || g.ports[i].kind == PortKind::Output;
   for (const PortSlot& s : data.slots) ACCEL_CHECK(!s.written || uses[size_t(s.port)].written);
   for (const Command& c : data.commands)
-    for (const Place& place : c.operands) {
-      const size_t entry = entries.size();
-      entries.push_back(address(place, entry));
-    }
-  scalars.resize(g.scalars.size());
-  table_bits.resize(data.tables.size());
-  table_filled.resize(data.tables.size());
+    for (const Place& place : c.operands) note_entry(place, n_entries++);
 }
 
 // -------------------------------------------------------------------------------------------------
@@ -114,28 +147,31 @@ static void fill_frequencies(float* f, int64_t rotary_dim, float base) {
     f[k] = float(std::exp(-2.0 * double(k) / double(rotary_dim) * ln_base));
 }
 
-void Plan::Impl::fill_tables() {
+void Plan::Impl::fill_tables(GraphInstance& instance) {
   for (size_t i = 0; i < data.tables.size(); ++i) {
     const FrequencyTable& t = data.tables[i];
-    const uint32_t bits = scalars[size_t(t.scalar)];
-    if (table_filled[i] && table_bits[i] == bits) continue;
-    fill_frequencies(static_cast<float*>(program->frequency_table(int(i))), t.rotary_dim,
+    const uint32_t bits = instance.scalars[size_t(t.scalar)];
+    if (instance.table_filled[i] && instance.table_bits[i] == bits) continue;
+    fill_frequencies(static_cast<float*>(instance.program->frequency_table(int(i))), t.rotary_dim,
                      std::bit_cast<float>(bits));
-    table_filled[i] = 1;
-    table_bits[i] = bits;
+    instance.table_filled[i] = 1;
+    instance.table_bits[i] = bits;
   }
 }
 
 namespace {
 
-// Holds the plan's one slot and the bound buffers while a submission is in flight, or while one is
+// Holds one graph instance and the bound buffers while a submission is in flight, or while one is
 // being made.
 struct Flight {
-  Flight(PlanPtr of, Plan::Impl& impl) : plan(std::move(of)), p(impl) {}
+  Flight(PlanPtr of, Plan::Impl& impl, size_t at)
+      : plan(std::move(of)), p(impl), index(at), instance(*impl.instances[at]) {}
   Flight(const Flight&) = delete;
   ~Flight() {
     if (table) table->hold->in_flight.fetch_sub(1, std::memory_order_seq_cst);
-    p.in_flight.store(false, std::memory_order_seq_cst);
+    if (trace) trace->leave();
+    instance.in_flight.store(false, std::memory_order_seq_cst);
+    p.in_flight.fetch_sub(1, std::memory_order_seq_cst);
     released().notify();
     // The members go last: the plan's destructor may run here, on a library thread, and finds
     // nothing in flight.
@@ -159,9 +195,35 @@ struct Flight {
     table->open_under = close_generation().load(std::memory_order_seq_cst);
   }
 
+  // With the plan's lock: what the run needs besides, so that it looks at nothing that may change.
+  void prepare(const std::vector<uint32_t>& scalars) {
+    if (!instance.program) p.make_program(instance);
+    instance.scalars = scalars;  // same size: no allocation
+    p.fill_tables(instance);
+    arena = instance.program->arena();
+    entries = p.operands_for(*table, index, arena.get()).entries.data();
+    if (p.trace) trace = p.trace, trace->enter();
+  }
+  std::optional<Error> run() {
+    Execution execution{entries, instance.scalars.data(), arena.get()};
+    if (!trace) return instance.program->run(execution);
+    Trace::Run timed;
+    timed.instance = int(index);
+    timed.command_ns.reserve(p.data.commands.size() + 1);
+    execution.command_ns = &timed.command_ns;
+    auto error = instance.program->run(execution);
+    trace->add(std::move(timed));
+    return error;
+  }
+
   const PlanPtr plan;
   Plan::Impl& p;
+  const size_t index;
+  GraphInstance& instance;
   TablePtr table;
+  void* const* entries = nullptr;
+  std::shared_ptr<void> arena;
+  std::shared_ptr<Trace> trace;
 };
 using FlightPtr = std::shared_ptr<Flight>;
 
@@ -180,18 +242,28 @@ void check_queue(const Device* device, const QueuePtr& queue, const std::vector<
 static FlightPtr take_slot(const PlanPtr& plan, Plan::Impl& p) {
   const std::string name = p.data.label.empty() ? "plan" : "plan " + p.data.label;
   if (p.closed.load()) throw bind_error("lifetime", "plan", name + " is closed and must be open");
-  if (p.in_flight.load(std::memory_order_acquire))
+  size_t i = 0;
+  while (i < p.instances.size() && p.instances[i]->in_flight.load(std::memory_order_acquire)) ++i;
+  if (int64_t(i) == p.max_in_flight)
     throw bind_error("in_flight", "plan",
-                     name +
-                         " has 1 submission in flight and may have at most 1 (max_in_flight): "
-                         "wait for its fence, or compile a second plan");
-  // Made first: what follows a taken flag must give it back.
-  FlightPtr flight = std::make_shared<Flight>(plan, p);
-  p.in_flight.store(true, std::memory_order_seq_cst);
-  return flight;
+                     name + " has " + std::to_string(i) + " submission" + (i == 1 ? "" : "s") +
+                         " in flight and may have at most " + std::to_string(i) +
+                         " (max_in_flight): wait for a fence, or compile with a larger "
+                         "max_in_flight");
+  if (i == p.instances.size()) p.instances.push_back(std::make_unique<GraphInstance>());
+  p.in_flight.fetch_add(1, std::memory_order_seq_cst);
+  p.instances[i]->in_flight.store(true, std::memory_order_seq_cst);
+  try {
+    return std::make_shared<Flight>(plan, p, i);
+  } catch (...) {
+    p.instances[i]->in_flight.store(false);
+    p.in_flight.fetch_sub(1);
+    throw;
+  }
 }
 
-// With the plan's lock: writes the scalars and hands the work over.
+// With the plan's lock: makes what the instance still lacks, writes the scalars and hands the work
+// over.
 static FencePtr launch(Plan::Impl& p, FlightPtr flight, const std::vector<uint32_t>& scalars,
                        QueuePtr queue, std::vector<FencePtr> after) {
   if (!queue) {
@@ -199,13 +271,8 @@ static FencePtr launch(Plan::Impl& p, FlightPtr flight, const std::vector<uint32
     queue = p.default_queue;
   }
   check_queue(p.runtime->device().get(), queue, after);
-  p.scalars = scalars;  // same size: no allocation
-  p.fill_tables();
-  return queue->enqueue(
-      [flight = std::move(flight)] {
-        return flight->p.program->run(flight->table->entries.data(), flight->p.scalars.data());
-      },
-      std::move(after));
+  flight->prepare(scalars);
+  return queue->enqueue([flight = std::move(flight)] { return flight->run(); }, std::move(after));
 }
 
 FencePtr Plan::submit(const Bindings& bound, QueuePtr queue, std::vector<FencePtr> after) {
@@ -247,8 +314,9 @@ void Plan::close() {
     std::lock_guard<std::mutex> lock(p_->mutex);
     if (p_->closed.exchange(true)) return;
   }
-  released().wait([this] { return !p_->in_flight.load(std::memory_order_seq_cst); });
-  p_->program.reset();
+  released().wait([this] { return p_->in_flight.load(std::memory_order_seq_cst) == 0; });
+  for (const auto& instance : p_->instances) instance->program.reset();
+  p_->pool.reset();
   p_->default_queue.reset();
   p_->runtime->p_->close_plan();
 }
@@ -265,6 +333,9 @@ bool Plan::closed() const {
 const std::string& Plan::label() const {
   return p_->data.label;
 }
+const Identity& Plan::identity() const {
+  return p_->identity;
+}
 GraphMemory Plan::memory() const {
   return p_->data.memory;
 }
@@ -279,6 +350,43 @@ std::vector<Selection> Plan::selections() const {
 }
 std::string Plan::explain() const {
   return accel::explain(p_->data);
+}
+std::string Plan::to_dot() const {
+  return dot_of(p_->data);
+}
+
+void Plan::memory_map(const std::string& path) const {
+  const bool json = path.ends_with(".json");
+  if (!json && !path.ends_with(".svg"))
+    throw attr_error("memory_map", "path",
+                     "memory_map: path is " + path + " and must end in .json or .svg");
+  write_file(path, json ? memory_map_json(p_->data) : memory_map_svg(p_->data));
+}
+
+// ------------------------------------------------------------------------------------------------
+// trace
+
+static Error trace_error(const PlanData& data, const char* is_and_must) {
+  return attr_error("trace", "plan", "trace: plan " + data.label + " is " + is_and_must);
+}
+
+void Plan::begin_trace() {
+  check_fork();
+  std::lock_guard<std::mutex> lock(p_->mutex);
+  if (p_->trace) throw trace_error(p_->data, "being traced and must not be");
+  p_->trace = std::make_shared<Trace>();
+}
+
+std::string Plan::end_trace(const std::function<void()>& poll) {
+  check_fork();
+  std::shared_ptr<Trace> trace;
+  {
+    std::lock_guard<std::mutex> lock(p_->mutex);
+    trace.swap(p_->trace);
+  }
+  if (!trace) throw trace_error(p_->data, "not being traced and must be");
+  released().wait([&] { return trace->idle(); }, -1, 0, poll);
+  return chrome_trace(p_->data, trace->runs());
 }
 const PlanData& Plan::data() const {
   return p_->data;

@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "runtime/runtime.h"
+#include "runtime/trace.h"
 
 namespace accel {
 
@@ -31,38 +32,59 @@ struct PortUse {
   bool written = false;
 };
 
+// One address an operand, as one graph instance takes them, and the transients they were made for.
+struct Operands {
+  std::vector<void*> entries;
+  void* arena = nullptr;
+};
+
 // The prepared form of one set of bindings. A submission in flight holds it through `hold`; whoever
 // wants to change it then makes a copy.
 struct BindingTable {
-  std::vector<void*> entries;     // what Program::run takes
-  std::vector<BufferView> views;  // by port
-  std::vector<char*> base;        // by port: address of the view
+  std::vector<Operands> operands;  // by graph instance; empty until one takes this set
+  std::vector<BufferView> views;   // by port
+  std::vector<char*> base;         // by port: address of the view
   std::shared_ptr<Hold> hold = std::make_shared<Hold>();
   uint64_t open_under = 0;  // close_generation() under which every buffer was found open
 };
 using TablePtr = std::shared_ptr<BindingTable>;
 
-struct Plan::Impl {
-  RuntimePtr runtime;
-  PlanData data;
+// What one submission at a time needs for itself: transients, tables, scalars. Made when the first
+// submission needs it.
+struct GraphInstance {
   std::unique_ptr<Program> program;
-  // Set once by prepare().
-  std::map<std::string_view, int> port_index, scalar_index;
-  std::vector<PortUse> uses;   // by port
-  std::vector<void*> entries;  // arena and frequency tables filled in, ports null
-
-  std::mutex mutex;
-  std::atomic<bool> closed{false};
-  std::atomic<bool> in_flight{false};
-  QueuePtr default_queue;
   // Of the submission in flight: written at submit, when nothing runs.
   std::vector<uint32_t> scalars;
   std::vector<uint32_t> table_bits;  // scalar that each frequency table was filled for
   std::vector<uint8_t> table_filled;
+  std::atomic<bool> in_flight{false};
+};
+
+struct Plan::Impl {
+  RuntimePtr runtime;
+  PlanData data;
+  Identity identity;
+  int64_t max_in_flight = 1;
+  TransientPoolPtr pool;
+  // Set once by prepare(). Entries of the operand table by what their address comes from.
+  std::map<std::string_view, int> port_index, scalar_index;
+  std::vector<PortUse> uses;                                 // by port
+  std::vector<PortUse::Patch> arena_entries, table_entries;  // of a table: its index for an offset
+  size_t n_entries = 0;
+
+  std::mutex mutex;
+  std::atomic<bool> closed{false};
+  std::atomic<int64_t> in_flight{0};
+  std::vector<std::unique_ptr<GraphInstance>> instances;  // the first is made by compile
+  QueuePtr default_queue;
+  std::shared_ptr<Trace> trace;  // while submissions are traced
 
   void prepare();
-  void fill_tables();
-  void* address(const Place& place, size_t entry);  // of one entry; ports are noted as patches
+  void make_program(GraphInstance& instance);
+  void fill_tables(GraphInstance& instance);
+  void note_entry(const Place& place, size_t entry);
+  // The table's operands for an instance, made or made anew where its transients have moved.
+  const Operands& operands_for(BindingTable& table, size_t instance, void* arena) const;
 
   // bind.cc. Each adds the problems it finds.
   using Problems = std::vector<Problem>;

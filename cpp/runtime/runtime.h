@@ -11,6 +11,7 @@
 #include "graph/builder.h"
 #include "graph/sampling.h"
 #include "plan/plan.h"
+#include "runtime/identity.h"
 
 namespace accel {
 
@@ -22,6 +23,9 @@ using RuntimePtr = std::shared_ptr<Runtime>;
 struct CompileOptions {
   std::string label;
   Progress progress;
+  int64_t max_in_flight = 1;  // submissions at a time, each in a graph instance of its own
+  TransientPoolPtr pool;      // lends the transients; null: the plan has its own
+  bool fuse = true;     // no kernel of this version spans several nodes: nothing to switch off
   bool naive = false;   // tests: no reuse of memory, a barrier before every step
   bool verify = false;  // tests: run each pass's verifier
 };
@@ -29,6 +33,13 @@ struct CompileOptions {
 struct Counters {
   int64_t built = 0, planned = 0, pipelines = 0;
 };
+
+// By compile and identity. The runtime that made the builder; attr_error without one.
+RuntimePtr runtime_of(const Builder& builder, const char* call);
+// Throws attr_error for max_in_flight below 1, foreign for another device's pool, lifetime for a
+// closed one.
+void check_compile_options(const char* call, const CompileOptions& options,
+                           const DevicePtr& device);
 
 class Runtime : public std::enable_shared_from_this<Runtime> {
  public:
@@ -73,7 +84,8 @@ class Plan : public std::enable_shared_from_this<Plan> {
   // no plan.
   static PlanPtr compile(const Builder& builder, const CompileOptions& options = {});
   // The same for a plan already made, as tests and benchmarks do; the runtime counts it alike.
-  static PlanPtr compile_data(const RuntimePtr& runtime, PlanData data);
+  static PlanPtr compile_data(const RuntimePtr& runtime, PlanData data,
+                              const CompileOptions& options = {});
   ~Plan();
 
   // Never throws for what a caller did: the fence carries the error and nothing has changed.
@@ -84,11 +96,20 @@ class Plan : public std::enable_shared_from_this<Plan> {
   std::shared_ptr<Bindings> bind(const BindingMap& buffers, const ScalarMap& scalars = {});
 
   const std::string& label() const;
-  GraphMemory memory() const;
+  const Identity& identity() const;
+  GraphMemory memory() const;  // of one graph instance
   std::vector<PortDesc> ports() const;
   std::vector<ScalarDesc> scalars() const;
   std::vector<Selection> selections() const;
   std::string explain() const;
+  std::string to_dot() const;
+  // Writes where each transient lies and when, as path's ending says; attr_error for another one.
+  void memory_map(const std::string& path) const;
+  // Times submissions made from now on, command by command; attr_error while that is done already.
+  void begin_trace();
+  // Waits for them and gives Chrome trace JSON; attr_error when nothing is traced. `poll` as in
+  // Fence::wait.
+  std::string end_trace(const std::function<void()>& poll = {});
   const PlanData& data() const;
   RuntimePtr runtime() const;
   void close();  // waits for what is in flight, then frees; again: nothing

@@ -28,6 +28,7 @@ from accel._types import (
     GraphMemory,
     ProbeNote,
     Problem,
+    Rejection,
     Shape,
 )
 
@@ -40,6 +41,7 @@ from accel._core import (
     Fence,
     Queue,
     Runtime,
+    TransientPool,
     enumerate_devices,
     open_best,
     open_cpu,
@@ -92,9 +94,11 @@ __all__ = [
     "ProbeNote",
     "Problem",
     "Queue",
+    "Rejection",
     "Runtime",
     "Shape",
     "ShapeError",
+    "TransientPool",
     "UnsupportedError",
     "__version__",
     "enumerate_devices",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from accel._types import Diagnostic, Problem
+    from accel._types import Diagnostic, Problem, Rejection
 
 
 class Error(Exception):
@@ -46,7 +46,9 @@ class PlanError(Error):
 
 
 class UnsupportedError(PlanError, NotImplementedError):
-    """No kernel or capability; the text carries each rejected kernel and why."""
+    """No kernel or capability; ``rejected`` holds each kernel that was tried, and why not."""
+
+    rejected: list[Rejection] = []
 
 
 class CapacityError(PlanError, MemoryError):

@@ -83,6 +83,16 @@ class KernelSelection(NamedTuple):
     rejected: tuple[str, ...]
 
 
+class Rejection(NamedTuple):
+    """A kernel that could not take an operation, and why."""
+
+    kernel: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.kernel} {self.why}"
+
+
 class GraphMemory(NamedTuple):
     """Bytes of a plan's transients: without sharing, at the peak, and as allocated."""
 

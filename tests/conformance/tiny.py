@@ -72,14 +72,14 @@ def record(runtime, size: Size, w: dict, tokens: int, form: str = "prefill", cac
     table = g.port("table", w["table"], "weight")
     x = T.gather_rows(table, ids)
     for i in range(size.layers):
-        x, k, v = _layer(g, size, w, i, x, k, v, (slots, positions, lengths), options)
+        x, k, v = layer(g, size, w, i, x, k, v, (slots, positions, lengths), options)
     x = T.rms_norm(x, g.port("final", w["final"], "weight"), eps=1e-5)
     g.output("logits", T.matmul(x, table, w_order="nk"))
     g.written += ["k", "v"]
     return g
 
 
-def _layer(g: Graph, size: Size, w: dict, i: int, x, k, v, shared, options):
+def layer(g: Graph, size: Size, w: dict, i: int, x, k, v, shared, options):
     slots, positions, lengths = shared
     tokens = x.shape[0]
 
@@ -102,7 +102,7 @@ def _layer(g: Graph, size: Size, w: dict, i: int, x, k, v, shared, options):
         key, value = T.cast(key, F16), T.cast(value, F16)
     k_next = T.scatter_rows(T.layer_state(k, i), key, slots)
     v_next = T.scatter_rows(T.layer_state(v, i), value, slots)
-    if not options:
+    if not options:  # one decode row
         q = T.reshape(q, [size.heads, size.dim])
     seen = T.attention(q, k_next, v_next, lengths=lengths, scale_name="scale", **options)
     x = T.add(x, T.matmul(T.reshape(seen, [tokens, size.heads * size.dim]), weight("o")))

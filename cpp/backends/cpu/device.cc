@@ -25,8 +25,10 @@ class CpuBuffer : public Buffer {
 
 class CpuDevice : public Device {
  public:
-  CpuDevice(const CpuOptions& options, const accel_cpu::KernelTable& table, DeviceInfo info)
+  CpuDevice(const CpuOptions& options, const accel_cpu::KernelTable& table, DeviceInfo info,
+            std::string digest)
       : info_(std::move(info)),
+        digest_(std::move(digest)),
         core_(std::make_shared<CpuCore>(options, table, info_.threads)),
         worker_(std::make_shared<Worker>(core_)) {}
 
@@ -37,7 +39,10 @@ class CpuDevice : public Device {
                  const std::string& label) override;
   QueuePtr default_queue() override;
   QueuePtr new_queue(const std::string& label) override;
-  std::unique_ptr<Program> compile(const PlanData& plan) override;
+  TransientPoolPtr new_transient_pool(const std::string& label) override;
+  std::unique_ptr<Program> compile(const PlanData& plan, const TransientPoolPtr& pool) override;
+  // One for all: the kernels of an instruction set are one object.
+  std::string kernel_digest(const std::string&) const override { return digest_; }
   void close() override;
   bool closed() const override { return closed_.load(std::memory_order_acquire); }
   void check_alive() const override;
@@ -48,6 +53,7 @@ class CpuDevice : public Device {
                    const std::string& label);
 
   const DeviceInfo info_;
+  const std::string digest_;
   const std::shared_ptr<CpuCore> core_;
   const std::shared_ptr<Worker> worker_;  // of the default queue
   mutable std::mutex mutex_;              // children against close
@@ -150,9 +156,17 @@ QueuePtr CpuDevice::new_queue(const std::string& label) {
                                        label, true);
 }
 
-std::unique_ptr<Program> CpuDevice::compile(const PlanData& plan) {
+TransientPoolPtr CpuDevice::new_transient_pool(const std::string& label) {
   check_open();
-  auto program = std::make_unique<CpuProgram>(core_, plan);
+  std::lock_guard<std::mutex> lock(mutex_);
+  check_open();
+  return std::make_shared<TransientPool>(shared_from_this(), core_->live_pools, label,
+                                         core_->max_bytes);
+}
+
+std::unique_ptr<Program> CpuDevice::compile(const PlanData& plan, const TransientPoolPtr& pool) {
+  check_open();
+  auto program = std::make_unique<CpuProgram>(core_, plan, pool);
   std::lock_guard<std::mutex> lock(mutex_);
   check_open();
   return program;
@@ -164,13 +178,14 @@ void CpuDevice::close() {
     std::lock_guard<std::mutex> lock(mutex_);
     if (closed()) return;
     const int64_t buffers = core_->live_buffers->load(), queues = core_->live_queues.load(),
-                  programs = core_->live_programs.load(), work = worker_->in_flight();
-    if (const int64_t n = buffers + queues + programs + work)
+                  pools = core_->live_pools->load(), programs = core_->live_programs.load(),
+                  work = worker_->in_flight();
+    if (const int64_t n = buffers + queues + pools + programs + work)
       throw bind_error("lifetime", info_.name,
                        "device " + info_.name + " has " + std::to_string(n) + " live children (" +
                            std::to_string(buffers) + " buffers, " + std::to_string(queues) +
-                           " queues, " + std::to_string(programs) + " plans, " +
-                           std::to_string(work) +
+                           " queues, " + std::to_string(pools) + " transient pools, " +
+                           std::to_string(programs) + " graphs, " + std::to_string(work) +
                            " submissions in flight) and must have none to close");
     closed_.store(true, std::memory_order_release);
   }
@@ -220,12 +235,14 @@ DeviceInfo cpu_info(const CpuOptions& options) {
   return info_of(pick_table(options.isa), options);
 }
 
-DevicePtr open_cpu_with(const accel_cpu::KernelTable& table, const CpuOptions& options) {
+DevicePtr open_cpu_with(const accel_cpu::KernelTable& table, const CpuOptions& options,
+                        const std::string& digest) {
   check_fork();
   check_options(options);
   DeviceInfo info = info_of(table, options);
   watch_forks();
-  return std::make_shared<CpuDevice>(options, table, std::move(info));
+  return std::make_shared<CpuDevice>(options, table, std::move(info),
+                                     digest.empty() ? kernel_digest(table.isa) : digest);
 }
 
 DevicePtr open_cpu(const CpuOptions& options) {

@@ -58,6 +58,18 @@ const std::vector<const accel_cpu::KernelTable*>& built_tables() {
   return tables;
 }
 
+std::string kernel_digest(const std::string& isa) {
+  static const struct {
+    const char* isa;
+    const char* digest;
+  } rows[] = {
+#include "kernel_digests.inc"
+  };
+  for (const auto& row : rows)
+    if (isa == row.isa) return row.digest;
+  return "";
+}
+
 #ifdef ACCEL_X86
 namespace {
 

@@ -18,6 +18,10 @@ const accel_cpu::KernelTable& pick_table(const std::string& forced);
 // The kernels of a table, groups in order.
 std::vector<const accel_cpu::Kernel*> kernels_of(const accel_cpu::KernelTable& table);
 
+// SHA-256, in hex, of what makes the kernels of an instruction set: sources, flags, compiler. Empty
+// for one that is not built.
+std::string kernel_digest(const std::string& isa);
+
 // CPUs that this process may use, bounded by the control group's quota; at least 1.
 int usable_cpus();
 // Name and vendor for people to read.

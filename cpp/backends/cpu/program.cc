@@ -18,14 +18,17 @@ static int64_t limit_of_machine() {
 CpuCore::CpuCore(const CpuOptions& o, const accel_cpu::KernelTable& t, int threads)
     : WorkerHost(o.lose_at), options(o), table(t), max_bytes(limit_of_machine()), pool(threads) {}
 
-CpuProgram::CpuProgram(std::shared_ptr<CpuCore> core, const PlanData& plan)
-    : core_(std::move(core)) {
+CpuProgram::CpuProgram(std::shared_ptr<CpuCore> core, const PlanData& plan, TransientPoolPtr pool)
+    : core_(std::move(core)), shared_arena_(std::move(pool)) {
   resolve(plan);
   allocate(plan);
+  // Last: a program that fails to be made has changed nothing of the pool.
+  if (shared_arena_) shared_arena_->join(arena_bytes_);
   core_->live_programs.fetch_add(1, std::memory_order_acq_rel);
 }
 
 CpuProgram::~CpuProgram() {
+  if (shared_arena_) shared_arena_->leave();
   core_->live_programs.fetch_sub(1, std::memory_order_acq_rel);
 }
 
@@ -67,7 +70,7 @@ void CpuProgram::allocate(const PlanData& plan) {
   // Two lines between the threads' scratch: neighbouring lines are fetched in pairs.
   local_stride_ = (local_stride_ + 127) / 128 * 128;
   arena_bytes_ = plan.memory.transient_bytes;
-  if (arena_bytes_)
+  if (arena_bytes_ && !shared_arena_)
     arena_ = allocate_zeroed(arena_bytes_, limit, what + "the arena of the transients");
   if (shared_bytes_)
     shared_ = allocate_zeroed(shared_bytes_, limit, what + "the scratch of its kernels");
@@ -100,19 +103,36 @@ void CpuProgram::run_phase(const Step& step, int phase, const accel_cpu::KernelA
   else core_->pool.run(n, run_chunk, &call);
 }
 
-std::optional<Error> CpuProgram::run(void* const* table, const uint32_t* scalars) {
+// debug_fill: what a submission finds in its transients and scratch is worth nothing.
+void CpuProgram::fill(void* arena) const {
+  const int byte = core_->options.debug_fill;
+  if (byte < 0) return;
+  if (arena) std::memset(arena, byte, size_t(arena_bytes_));
+  if (shared_) std::memset(shared_.get(), byte, size_t(shared_bytes_));
+  if (local_) std::memset(local_.get(), byte, size_t(local_stride_ * core_->pool.threads()));
+}
+
+void CpuProgram::run_step(const Step& step, const Execution& e) {
+  const accel_cpu::KernelArgs args{e.table + step.operand, params_.data() + step.param,
+                                   scalar_bits_.data() + step.scalar, shared_.get()};
+  run_phase(step, 0, args);
+  if (step.chunks[1]) run_phase(step, 1, args);
+}
+
+std::optional<Error> CpuProgram::run(const Execution& e) {
+  const TransientPool::Claim claim(shared_arena_.get());
+  if (claim.refused()) return claim.refused();
   const Pool::Turn turn(core_->pool);
-  if (const int fill = core_->options.debug_fill; fill >= 0) {
-    if (arena_) std::memset(arena_.get(), fill, size_t(arena_bytes_));
-    if (shared_) std::memset(shared_.get(), fill, size_t(shared_bytes_));
-    if (local_) std::memset(local_.get(), fill, size_t(local_stride_ * core_->pool.threads()));
+  fill(e.arena);
+  for (size_t i = 0; i < scalar_index_.size(); ++i) scalar_bits_[i] = e.scalars[scalar_index_[i]];
+  if (!e.command_ns) {
+    for (const Step& step : steps_) run_step(step, e);
+    return std::nullopt;
   }
-  for (size_t i = 0; i < scalar_index_.size(); ++i) scalar_bits_[i] = scalars[scalar_index_[i]];
+  e.command_ns->push_back(now_ns());
   for (const Step& step : steps_) {
-    const accel_cpu::KernelArgs args{table + step.operand, params_.data() + step.param,
-                                     scalar_bits_.data() + step.scalar, shared_.get()};
-    run_phase(step, 0, args);
-    if (step.chunks[1]) run_phase(step, 1, args);
+    run_step(step, e);
+    e.command_ns->push_back(now_ns());
   }
   return std::nullopt;
 }

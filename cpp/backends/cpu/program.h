@@ -28,10 +28,13 @@ class CpuCore : public WorkerHost {
 class CpuProgram : public Program {
  public:
   // Throws an internal error for a kernel that the table lacks, capacity errors for the memory.
-  CpuProgram(std::shared_ptr<CpuCore> core, const PlanData& plan);
+  // The transients are the pool's where one is given.
+  CpuProgram(std::shared_ptr<CpuCore> core, const PlanData& plan, TransientPoolPtr pool);
   ~CpuProgram() override;
-  std::optional<Error> run(void* const* table, const uint32_t* scalars) override;
-  void* arena() const override { return arena_.get(); }
+  std::optional<Error> run(const Execution& execution) override;
+  std::shared_ptr<void> arena() const override {
+    return shared_arena_ ? shared_arena_->block() : arena_;
+  }
   void* frequency_table(int i) const override { return tables_[size_t(i)].get(); }
 
  private:
@@ -42,9 +45,12 @@ class CpuProgram : public Program {
   };
   void resolve(const PlanData& plan);
   void allocate(const PlanData& plan);
+  void fill(void* arena) const;
+  void run_step(const Step& step, const Execution& execution);
   void run_phase(const Step& step, int phase, const accel_cpu::KernelArgs& args);
 
   std::shared_ptr<CpuCore> core_;
+  const TransientPoolPtr shared_arena_;
   std::vector<Step> steps_;
   std::vector<uint32_t> params_;
   std::vector<int> scalar_index_;      // declared scalar of each kernel scalar, commands in turn
