@@ -245,6 +245,40 @@ def test_penalties_see_the_prompt_and_the_text(model):
     assert len(set(free)) < 24 and got[0] == free[0]
 
 
+def logprob_of(model, sequence, token):
+    """log_softmax in float64 of the logits after a sequence, at a token."""
+    x = model.logits(sequence).astype(np.float64)
+    return x[token] - x.max() - np.log(np.exp(x - x.max()).sum())
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        SamplingOptions(exact=True),
+        SamplingOptions(temperature=2.5, top_k=300, exact=True),
+        SamplingOptions(presence=5.0, frequency=1.0),
+    ],
+)
+def test_logprobs_are_of_the_unmodified_logits(model, options):
+    ids = reference()["prompts"]["plain"]["prompt_ids"]
+    tokens = list(model.generate(ids, 6, sampling=options, seed=3, ignore_eos=True))
+    sequence = list(ids)
+    for t in tokens:
+        want = logprob_of(model, sequence, t.id)
+        # u = 2^-24: differences below 32 are off by 32 u, and so is each exp by that part of it;
+        # lanes of 384 terms and a tree of 7 add 391 u, exp and log 8 u each, the result 32 u.
+        assert isinstance(t.logprob, float) and abs(t.logprob - want) <= 600 * 2**-24
+        sequence.append(t.id)
+    assert all(t.logprob < 0 for t in tokens) and len({t.logprob for t in tokens}) > 3
+
+
+def test_logprobs_of_the_reference(model):
+    want = reference()["prompts"]["plain"]
+    first = next(model.generate("The capital of France is", 1, ignore_eos=True))
+    top = want["first_position_top5_f64"][0]["logit"]
+    assert abs(first.logprob - (top - want["first_position_logsumexp_f64"])) <= 1e-3
+
+
 # ---------------------------------------------------------------- how a text ends
 
 
@@ -362,6 +396,8 @@ def test_a_call_that_cannot_be_right_is_refused_at_once(model, call, error, word
         ({"context": 0}, "context is 0"),
         ({"context": 8193}, "at most the checkpoint's 8192"),
         ({"context": 2.0}, "context is 2.0"),
+        ({"activations": "f32"}, "activations is 'f32'"),
+        ({"activations": 8}, "activations is 8"),
     ],
 )
 def test_load_refuses_options(options, words):

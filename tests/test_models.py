@@ -1,6 +1,6 @@
 """Families of models from folders: recorded logits of another implementation, and refusals.
 
-tests/oracles/record_tiny_models.py wrote the recorded values; test_models_peers.py compares more
+tests/oracles/record_tiny_models.py wrote the recorded values; peers/test_families.py compares more
 with that implementation at hand.
 """
 
@@ -296,3 +296,55 @@ def test_a_tokenizer_that_cannot_be_read(folder):
     write_tokenizer(path, decoder=tokenizers.decoders.WordPiece())
     with pytest.raises(accel.UnsupportedError, match="'WordPiece'"):
         llm.load(path)
+
+
+# ---------------------------------------------------------------- GGUF files of the families
+
+GGUF_NAMES = {
+    "model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output",
+    "input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm",
+    "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output", "self_attn.q_norm": "attn_q_norm",
+    "self_attn.k_norm": "attn_k_norm", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up",
+    "mlp.down_proj": "ffn_down",
+}  # fmt: skip
+
+
+def gguf_name(name: str) -> str:
+    stem, kind = name.rsplit(".", 1)
+    layer, _, rest = stem.removeprefix("model.layers.").partition(".")
+    if stem.startswith("model.layers."):
+        return f"blk.{layer}.{GGUF_NAMES[rest]}.{kind}"
+    return f"{GGUF_NAMES[stem]}.{kind}"
+
+
+def adjacent_rows(a: np.ndarray, heads: int) -> np.ndarray:
+    """The rows of q or k in the order of a llama GGUF file: pair k and k + half side by side."""
+    halves = a.reshape(heads, 2, a.shape[0] // heads // 2, -1)
+    return halves.swapaxes(1, 2).reshape(a.shape)
+
+
+@pytest.mark.parametrize("name", ["llama", "qwen2", "qwen3"])
+def test_gguf_files_are_the_same_models(folder, tmp_path, isa, name):
+    import tiny_llama
+
+    sizes = {n: [260, 64] for n in ("model.embed_tokens.weight", "lm_head.weight")}
+    plain = {"rope_type": "default", "rope_theta": 700.0}
+    path = folder(name, {"vocab_size": 260, "rope_parameters": plain}, sizes)
+    tensors = {}
+    for n, shape in {**recorded()["models"][name]["shapes"], **sizes}.items():
+        a = tiny_models.values(n, tuple(shape), recorded()["seed"], False)
+        if name == "llama" and n.endswith(("q_proj.weight", "k_proj.weight")):
+            a = adjacent_rows(a, a.shape[0] // 16)
+        tensors[gguf_name(n)] = (tiny_llama.Ggml.F32, a, None)
+    shape = tiny_llama.Shape(context=256, base=700.0)
+    tiny_llama.write(tmp_path / "t.gguf", shape, tensors, architecture=name)
+    ids, got = tiny_models.ids_of(3), []
+    for source in (path, tmp_path / "t.gguf"):
+        with open_model(source, isa) as model:
+            got.append(model.logits(ids, all=True))
+    if name == "llama":  # the products of q and k sum in another order
+        assert np.abs(got[0] - got[1]).max() <= 2e-5
+    else:
+        assert np.array_equal(*got)
+    assert got[0].std() > 0.3

@@ -92,9 +92,9 @@ def random_weights(s: Shape, types: dict[str, str], tied: bool, rng) -> dict:
     return out
 
 
-def write(path, s: Shape, weights: dict, *, change=None) -> None:
+def write(path, s: Shape, weights: dict, *, change=None, architecture="llama") -> None:
     """change(writer) may add keys or tensors."""
-    w = gguf.GGUFWriter(path, "llama")
+    w = gguf.GGUFWriter(path, architecture)
     w.add_block_count(s.layers)
     w.add_context_length(s.context)
     w.add_embedding_length(s.hidden)

@@ -9,9 +9,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-import peer_models
-import tiny_models
+TESTS = Path(__file__).parents[1]
+sys.path[:0] = [str(TESTS), str(TESTS / "peers")]
+import peer_models  # noqa: E402
+import tiny_models  # noqa: E402
 
 SEED = 7
 POSITIONS = (0, 6, 20)

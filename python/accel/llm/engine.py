@@ -73,6 +73,7 @@ class Engine:
         }
         self._scalars = {**model.scalars(), "base": 0}
         self.logits = Cell(device, "logits", accel.F32, self.config.vocab)
+        self.logprob = Cell(device, "logprob", accel.F32, 1)
         # Two token buffers in turn: a step reads one and writes the other.
         self.token = [Cell(device, f"token_{i}", accel.U32, 1) for i in (0, 1)]
         self._decode = self._prepare_decode()
@@ -114,7 +115,8 @@ class Engine:
 
     def _fill(self, plan, given: dict) -> Ready:
         """Buffers for every port: what is given, weights, caches, and a new cell for the rest."""
-        known = {**self._weights.ports, **self.states, **given}
+        made = {"logprob": self.logprob.buffer, **self.states}
+        known = {**self._weights.ports, **made, **given}
         ports, cells = {}, {}
         for port in plan.ports():
             if port.name not in known:
@@ -201,7 +203,7 @@ class Engine:
         for plan in self.plans.values():
             plan.close()
         self.runtime.close()
-        cells = [self.logits, *self.token, *self._decode.cells.values()]
+        cells = [self.logits, self.logprob, *self.token, *self._decode.cells.values()]
         for ready in self._ready.values():
             cells += ready.cells.values()
         cells += [self._every] if self._every else []

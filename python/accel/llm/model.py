@@ -35,7 +35,7 @@ _ROWS_AT_ONCE = 16  # of logits widened to f64 together
 
 @dataclass(frozen=True)
 class Token:
-    """A generated token; text holds whole characters.
+    """A generated token; text holds whole characters, logprob is of the unmodified logits.
 
     stop is None but on the last one, where it is "eos", "stop", "length" or "context". The token
     that ends a text as "eos" adds no text of its own.
@@ -43,6 +43,7 @@ class Token:
 
     id: int
     text: str
+    logprob: float
     stop: str | None
 
 
@@ -218,6 +219,7 @@ class Model:
             try:
                 for n in range(1, run.max_tokens + 1):
                     token = int(engine.token[slot].view[0])
+                    logprob = float(engine.logprob.view[0])
                     end = run.end(token, n, position == self.config.context)
                     if end is None:
                         # The next step runs while this token's text is made and used.
@@ -225,7 +227,7 @@ class Model:
                     data = b"" if end == "eos" else self.tokenizer.token_bytes(token)
                     piece = text.feed(data, end is not None)
                     end = "stop" if text.stopped else end
-                    yield Token(token, piece, end)
+                    yield Token(token, piece, logprob, end)
                     if end:
                         return
                     fence.wait()

@@ -83,6 +83,11 @@ class Traits:
     ignored: tuple[str, ...] = ("rotary_emb.inv_freq",)
 
 
+def logprob(logits, ids):
+    """log_softmax of each row at one id."""
+    return tensor.take(tensor.log_softmax(logits), ids)
+
+
 class Decoder:
     """A model of one checkpoint: its parts, its states and the recording of its steps."""
 
@@ -187,7 +192,7 @@ class Decoder:
 
     # ------------------------------------------------------------------ a recording
     def record(self, g: Graph) -> None:
-        """Outputs: logits, and next u32 [1] for head "last"."""
+        """Outputs: logits; for head "last" also next u32 [1] and logprob f32 [1] of it."""
         x = self.embed(g)
         end = self.config.layers - 1
         for i in range(end):
@@ -204,7 +209,9 @@ class Decoder:
         logits = self.head(g, self.norm(g, x, "norm"))
         g.b.output("logits", logits)
         if g.step.head == "last":
-            g.b.output("next", tensor.argmax(logits))
+            chosen = tensor.argmax(logits)
+            g.b.output("next", chosen)
+            g.b.output("logprob", logprob(logits, chosen))
 
     def head(self, g: Graph, h):
         return g.product(h, "embed" if self.config.tied else "head")

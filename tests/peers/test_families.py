@@ -1,14 +1,12 @@
 """Families of models against transformers in float64, over seeds: prefill and cached decode."""
 
 import numpy as np
+import peer_models
 import pytest
+import tiny_models
+from test_models import BAR, by_token, open_model, recorded
 
-pytest.importorskip("transformers", reason="needs the extra [peers]")
 pytestmark = pytest.mark.peers
-
-import peer_models  # noqa: E402
-import tiny_models  # noqa: E402
-from test_models import BAR, by_token, open_model, recorded  # noqa: E402
 
 
 @pytest.mark.parametrize("name", tiny_models.MODELS)
