@@ -12,8 +12,12 @@ import time
 
 import accel
 from accel import llm
-from accel.llm.llama import Config, Recording, Step, _expected
-from accel.llm.weights import Held
+from accel.llm.models.config import Config
+from accel.llm.models.decoder import GGUF, Traits
+from accel.llm.models.graph import Graph, Step
+from accel.llm.models.llama import Llama
+from accel.llm.models.rope import Rope
+from accel.llm.weights import Held, Part
 
 WIDTH = 32
 
@@ -39,19 +43,22 @@ def narrow_config() -> Config:
     )
 
 
-def held(name: str, shape: tuple[int, ...]) -> Held:
+def held(part: Part) -> Held:
     """As the Q4_1 checkpoint holds it: an int8 embedding, affine int4 matrices, f32 gains."""
-    if len(shape) == 1:
-        return Held(name, shape, "array", accel.F32, False, 32, "F32", "f32", 0.0)
-    if name.startswith("token_embd"):
-        return Held(name, shape, "int8", accel.F16, False, 32, "Q8_0", "int8", 0.0)
-    return Held(name, shape, "int4", accel.F16, True, 32, "Q4_1", "int4", 0.0)
+    name, shape = part.port, part.shape
+    if part.kind == "vector":
+        return Held(name, part.stored, shape, "array", accel.F32, False, 32, "F32", "f32", 0.0)
+    if part.kind == "table":
+        return Held(name, part.stored, shape, "int8", accel.F16, False, 32, "Q8_0", "int8", 0.0)
+    return Held(name, part.stored, shape, "int4", accel.F16, True, 32, "Q4_1", "int4", 0.0)
 
 
 def narrow_plan(runtime):
     builder, config = runtime.new_builder("narrow"), narrow_config()
-    tensors = {name: held(name, shape) for name, shape in _expected(config).items()}
-    Recording(builder, config, tensors, accel.F16, Step(1, "last")).record()
+    traits = Traits(Rope(config.rope_base, config.rotary_dim), pairing="adjacent")
+    model = Llama("narrow", config, traits, GGUF)
+    parts = {part.name: held(part) for part in model.parts()}
+    model.record(Graph(builder, parts, model.states(accel.F16), Step(1, "last")))
     return builder.compile()
 
 

@@ -2,7 +2,7 @@
 
 ACCEL_TEST_ISA: `all` runs device tests on every kernel table of this machine, a name on that one;
 without it the best table.
-ACCEL_TEST_SLOW=1 runs the tests marked slow.
+ACCEL_TEST_SLOW=1 runs the tests marked slow, ACCEL_TEST_PEERS=1 those marked peers.
 """
 
 import os
@@ -63,12 +63,17 @@ def pytest_generate_tests(metafunc):
         metafunc.parametrize("isa", chosen_tables(), scope="session")
 
 
+# Marker: variable that asks for its tests.
+ON_REQUEST = {"slow": "ACCEL_TEST_SLOW", "peers": "ACCEL_TEST_PEERS"}
+# What these import is installed by the extra [peers] alone.
+collect_ignore_glob = [] if os.environ.get("ACCEL_TEST_PEERS") == "1" else ["peers/*"]
+
+
 def pytest_collection_modifyitems(items):
-    if os.environ.get("ACCEL_TEST_SLOW") == "1":
-        return
     for item in items:
-        if "slow" in item.keywords:
-            item.add_marker(pytest.mark.skip(reason="slow: set ACCEL_TEST_SLOW=1"))
+        for marker, variable in ON_REQUEST.items():
+            if marker in item.keywords and os.environ.get(variable) != "1":
+                item.add_marker(pytest.mark.skip(reason=f"{marker}: set {variable}=1"))
 
 
 @pytest.fixture

@@ -43,6 +43,26 @@ def test_generate_as_json(capfd):
     assert result["device"].startswith("cpu") and sum(result["kernels"].values()) > 400
 
 
+def test_the_command_line_prints_what_the_api_returns(capfd):
+    from accel import llm
+    from accel.tensor import SamplingOptions
+
+    text = ["--prompt", PLAIN["prompt"], "--max-tokens", "9", "--temperature", "1.5", "--seed", "5"]
+    options = ["--top-k", "200", "--context", "64", "--stop", "zzz", "--stop", "yyy"]
+    status, out, _ = run(capfd, "generate", *text, *options, "--json")
+    result = json.loads(out)
+    sampling = SamplingOptions(temperature=1.5, top_k=200, exact=True)
+    with llm.load(checkpoint_path(), context=64) as model:
+        prompt = PLAIN["prompt"]
+        tokens = list(model.generate(prompt, 9, sampling=sampling, seed=5, stop=["zzz", "yyy"]))
+        report = model.report()
+    assert status == 0 and result["ids"] == [t.id for t in tokens]
+    assert result["logprobs"] == [t.logprob for t in tokens]
+    assert result["text"] == "".join(t.text for t in tokens)
+    assert result["stop"] == tokens[-1].stop
+    assert (result["device"], result["plan_memory"]) == (report.device, report.plan_bytes)
+
+
 def test_generate_chat_and_sampling(capfd):
     chat = ["generate", "--chat", "--prompt", "What is the capital of France?", "--json"]
     status, out, _ = run(capfd, *chat, "--kv", "f32")

@@ -135,7 +135,7 @@ def test_what_is_not_read_here_is_named(tmp_path):
     def words(data):
         return refusal(tmp_path, data, accel.UnsupportedError)
 
-    assert "'t' is stored as Q6_K" in words(gguf_file([], [("t", (256,), 14, bytes(210))]))
+    assert "'t' is stored as Q8_K" in words(gguf_file([], [("t", (256,), 15, bytes(292))]))
     assert "number 77" in words(gguf_file([], [("t", (256,), 77, bytes(210))]))
     assert "version is 1" in words(gguf_file([], ONE, version=1))
     assert "version is 4" in words(gguf_file([], ONE, version=4))

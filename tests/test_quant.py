@@ -1,6 +1,7 @@
 """accel.quant: recorded vectors, refusals, bounds that hold, and GGUF blocks held exactly."""
 
 import accel
+import gguf
 import numpy as np
 import pytest
 from accel import quant
@@ -161,17 +162,26 @@ def test_counts_and_groups_are_checked():
 # ---------------------------------------------------------------- GGUF
 
 
+# Where the f16 numbers of a block stand: the scale first, then what is added or taken off.
+HALVES = {
+    "Q4_0": (0,), "Q4_1": (0, 2), "Q8_0": (0,), "Q5_0": (0,), "Q5_1": (0, 2), "Q2_K": (80, 82),
+    "Q3_K": (108,), "Q4_K": (0, 2), "Q5_K": (0, 2), "Q6_K": (208,),
+}  # fmt: skip
+EXACT = ["Q4_0", "Q4_1", "Q4_K", "Q8_0"]
+NARROWED = ["Q5_0", "Q5_1", "Q2_K", "Q3_K", "Q5_K", "Q6_K"]
+
+
 def edge_blocks(name, rows, columns, rng):
     """Random blocks of a type: every byte, and scales of 0, -0, below zero and subnormal."""
-    size = {"Q4_0": 18, "Q4_1": 20, "Q8_0": 34}[name]
-    blocks = rng.integers(0, 256, size=(rows * columns // 32, size), dtype=np.uint8)
+    weights, size = gguf.GGML_QUANT_SIZES[Ggml[name]]
+    blocks = rng.integers(0, 256, size=(rows * columns // weights, size), dtype=np.uint8)
     halves = rng.normal(size=(len(blocks), 2)).astype(np.float16)
     halves[:4, 0] = 0.0, -0.0, -0.75, 6e-8
-    blocks[:, :2] = halves[:, :1].view(np.uint8)
-    if name == "Q4_1":
-        blocks[:, 2:4] = halves[:, 1:].copy().view(np.uint8)
+    halves[4:8, 1] = 0.0, -0.0, -0.75, 6e-8
+    for i, at in enumerate(HALVES[name]):
+        blocks[:, at : at + 2] = halves[:, i : i + 1].copy().view(np.uint8)
     if name == "Q8_0":
-        blocks[5, 2:] = 128  # -128
+        blocks[9, 2:] = 128  # -128
     return blocks.reshape(rows, -1)
 
 
@@ -188,9 +198,9 @@ def widen(planes, shape):
     ).reshape(shape)
 
 
-@pytest.mark.parametrize("name", ["Q4_0", "Q4_1", "Q8_0"])
+@pytest.mark.parametrize("name", EXACT)
 def test_quantized_types_equal_the_gguf_package(rng, name):
-    shape = (24, 96)
+    shape = (24, 1024) if name == "Q4_K" else (24, 96)
     blocks = edge_blocks(name, *shape, rng)
     planes, error = quant.gguf_planes(name, blocks, shape)
     want = ggml.dequantize(blocks, Ggml[name])
@@ -199,6 +209,58 @@ def test_quantized_types_equal_the_gguf_package(rng, name):
     assert np.array_equal(got, want) and np.count_nonzero(want) > want.size // 2
     nonzero = want != 0
     assert np.array_equal(got[nonzero].view(np.uint32), want[nonzero].view(np.uint32))
+
+
+def test_q4_k_planes_are_f32_of_group_32(rng):
+    planes, _ = quant.gguf_planes("Q4_K", edge_blocks("Q4_K", 4, 512, rng), (4, 512))
+    assert planes.group == 32 and planes.weights == 2048 and planes.zeros is None
+    assert planes.scales.dtype == planes.biases.dtype == np.float32
+    assert planes.scales.shape == planes.biases.shape == (64,) and planes.codes.shape == (256,)
+
+
+def exact_weights(name, blocks):
+    """The weights in float64 from the gguf package, whose f32 holds each of the two terms."""
+    halves = HALVES[name]
+    terms = None
+    for keep in halves:
+        one = blocks.reshape(-1, gguf.GGML_QUANT_SIZES[Ggml[name]][1]).copy()
+        for at in halves:
+            if at != keep:
+                one[:, at : at + 2] = 0
+        term = ggml.dequantize(one.reshape(blocks.shape), Ggml[name]).astype(np.float64)
+        terms = term if terms is None else terms + term
+    return terms
+
+
+@pytest.mark.parametrize("name", NARROWED)
+def test_narrowed_types_are_the_weights_rounded_once(rng, name):
+    shape = (24, 1024)
+    blocks = edge_blocks(name, *shape, rng)
+    want = exact_weights(name, blocks)
+    single = ggml.dequantize(blocks, Ggml[name])
+    assert np.abs(want - single).max() <= np.abs(single).max() * 2**-23  # the terms are right
+    got, error = quant.gguf_planes(name, blocks, shape)
+    assert got.dtype == np.float16 and got.shape == shape
+    rounded = want.astype(np.float16)
+    assert np.array_equal(got, rounded)
+    nonzero = rounded != 0
+    assert np.array_equal(got[nonzero].view(np.uint16), rounded[nonzero].view(np.uint16))
+    assert error == np.abs(got.astype(np.float64) - want).max() > 0
+    assert np.count_nonzero(want) > want.size // 2
+
+
+@pytest.mark.parametrize("name", NARROWED)
+def test_a_weight_beyond_f16_is_refused(name):
+    weights, size = gguf.GGML_QUANT_SIZES[Ggml[name]]
+    blocks = np.full((3, size), 0x5A, np.uint8)
+    for at in HALVES[name]:
+        blocks[:, at : at + 2] = 0
+    assert quant.gguf_planes(name, blocks, (3, weights))[1] == 0
+    at = HALVES[name][0]
+    blocks[1, at : at + 2] = np.float16([60000]).view(np.uint8)
+    refused([f"weight {weights} ", "65504", name], quant.gguf_planes, name, blocks, (3, weights))
+    blocks[1, at : at + 2] = np.float16([np.nan]).view(np.uint8)
+    refused(["nan", name], quant.gguf_planes, name, blocks, (3, weights))
 
 
 @pytest.mark.parametrize(
@@ -221,16 +283,18 @@ def planes_bytes(planes):
 
 
 @pytest.mark.threads
-@pytest.mark.parametrize("name", ["Q4_0", "Q4_1", "Q8_0", "F32"])
+@pytest.mark.parametrize("name", [*EXACT, *NARROWED, "F32"])
 def test_any_number_of_threads_gives_the_same_bits(rng, name):
     shape = (2049, 1024)
     if name == "F32":
         blocks = rng.integers(0, 256, size=shape[0] * shape[1] * 4, dtype=np.uint8)
     else:
         blocks = edge_blocks(name, *shape, rng)
-    one = planes_bytes(quant.gguf_planes(name, blocks, shape, 1)[0])
+    planes, error = quant.gguf_planes(name, blocks, shape, 1)
+    one = planes_bytes(planes)
     for threads in (0, 2, 3, 7):
-        assert planes_bytes(quant.gguf_planes(name, blocks, shape, threads)[0]) == one
+        planes, other = quant.gguf_planes(name, blocks, shape, threads)
+        assert planes_bytes(planes) == one and other == error
 
 
 def test_gguf_refusals():
@@ -242,6 +306,14 @@ def test_gguf_refusals():
     refused(["shape"], quant.gguf_planes, "Q4_1", raw, ())
     refused(["[0 96]", "positive"], quant.gguf_planes, "Q4_1", raw, (0, 96))
     refused(["too many"], quant.gguf_planes, "Q4_1", raw, (2**40, 2**40))
-    refused(["Q6_K", "Q8_0"], quant.gguf_planes, 14, raw, (2, 96))
+    refused(["Q8_K", "Q6_K"], quant.gguf_planes, 15, raw, (2, 96))
+    refused(["'IQ4_NL'", "Q4_K"], quant.gguf_planes, "IQ4_NL", raw, (2, 96))
+    refused(["[2 96]", "multiple of 256"], quant.gguf_planes, "Q4_K", raw, (2, 96))
+    for name in EXACT + NARROWED:
+        weights, size = gguf.GGML_QUANT_SIZES[Ggml[name]]
+        for short in (-1, 1):
+            blocks = np.zeros(3 * size + short, np.uint8)
+            words = [f"blocks is {3 * size + short}", f"3 times {size}", name]
+            refused(words, quant.gguf_planes, name, blocks, (3, weights))
     refused(["999"], quant.gguf_planes, 999, raw, (2, 96))
     refused(["threads is -1"], quant.gguf_planes, "Q4_1", raw, (2, 96), -1)

@@ -109,7 +109,7 @@ def test_alphabet_is_the_published_one():
     [
         ("tokenizer.ggml.model", "llama", accel.UnsupportedError, "'llama' and must be 'gpt2'"),
         ("tokenizer.ggml.model", None, accel.UnsupportedError, "None"),
-        ("tokenizer.ggml.pre", "qwen2", accel.UnsupportedError, "'qwen2' and must be 'smollm'"),
+        ("tokenizer.ggml.pre", "tekken", accel.UnsupportedError, "'tekken' and must be 'smollm'"),
         ("tokenizer.ggml.tokens", [1, 2], accel.FormatError, "hold strings"),
         ("tokenizer.ggml.tokens", ["a", "a"], accel.FormatError, "a token twice"),
         ("tokenizer.ggml.token_type", [1], accel.FormatError, "token_type"),

@@ -38,6 +38,27 @@ TEMPLATE = (
 )
 
 
+# Where the f16 numbers stand in the blocks of types that the gguf package cannot write.
+HALVES = {"Q2_K": (80, 82), "Q3_K": (108,), "Q4_K": (0, 2), "Q5_K": (0, 2), "Q6_K": (208,)}
+
+NARROWED = ("Q5_0", "Q5_1", "Q2_K", "Q3_K", "Q5_K", "Q6_K")
+
+
+def random_blocks(kind: Ggml, shape: tuple[int, int], rng) -> np.ndarray:
+    """Random codes and scales, whose f16 numbers are set to give weights as others have."""
+    weights, size = gguf.GGML_QUANT_SIZES[kind]
+    raw = rng.integers(0, 256, size=(shape[0] * shape[1] // weights, size), dtype=np.uint8)
+
+    def put(value: float) -> None:
+        for at in HALVES[kind.name]:
+            raw[:, at : at + 2] = np.full((len(raw), 1), value, np.float16).view(np.uint8)
+
+    put(1)
+    spread = ggml.dequantize(raw.reshape(shape[0], -1), kind).std() * np.sqrt(shape[1])
+    put(1 / spread)
+    return raw.reshape(shape[0], -1)
+
+
 def random_weights(s: Shape, types: dict[str, str], tied: bool, rng) -> dict:
     """name: (stored type, stored array, float64 values)."""
     vocab, q, kv = len(TOKENS), s.heads * s.head_dim, s.kv_heads * s.head_dim
@@ -61,14 +82,19 @@ def random_weights(s: Shape, types: dict[str, str], tied: bool, rng) -> dict:
         else:
             stored, w = types.get(short, types["*"]), rng.normal(size=shape) / np.sqrt(shape[1])
         kind = Ggml[stored]
-        raw = ggml.quantize(w.astype(np.float32), kind)
-        out[name + ".weight"] = (kind, raw, ggml.dequantize(raw, kind).astype(np.float64))
+        raw = random_blocks(kind, shape, rng) if stored in HALVES else None
+        if raw is None:
+            raw = ggml.quantize(w.astype(np.float32), kind)
+        values = ggml.dequantize(raw, kind)
+        if stored in NARROWED:
+            values = values.astype(np.float16)  # what the weights are held in
+        out[name + ".weight"] = (kind, raw, values.astype(np.float64))
     return out
 
 
-def write(path, s: Shape, weights: dict, *, change=None) -> None:
+def write(path, s: Shape, weights: dict, *, change=None, architecture="llama") -> None:
     """change(writer) may add keys or tensors."""
-    w = gguf.GGUFWriter(path, "llama")
+    w = gguf.GGUFWriter(path, architecture)
     w.add_block_count(s.layers)
     w.add_context_length(s.context)
     w.add_embedding_length(s.hidden)

@@ -7,8 +7,8 @@ mapfile -t cpp < <(find cpp benchmarks -name '*.h' -o -name '*.cc' -o -name '*.i
 mapfile -t shared < <(find shaders -name '*.h' | sort)
 if [ "${1:-}" = --fix ]; then
   $bin/clang-format -i "${cpp[@]}" "${shared[@]}"
-  $bin/ruff format -q python tests benchmarks tools
-  $bin/ruff check -q --fix python tests benchmarks tools
+  $bin/ruff format -q python tests benchmarks tools examples
+  $bin/ruff check -q --fix python tests benchmarks tools examples
   exit
 fi
 
@@ -36,9 +36,10 @@ tidy() {
   [ ${#files[@]} = 0 ] || clang-tidy --quiet -p build/py "${files[@]}"
 }
 step format $bin/clang-format --dry-run -Werror "${cpp[@]}" "${shared[@]}"
-step ruff $bin/ruff check -q python tests benchmarks tools
-step "ruff format" $bin/ruff format -q --check python tests benchmarks tools
+step ruff $bin/ruff check -q python tests benchmarks tools examples
+step "ruff format" $bin/ruff format -q --check python tests benchmarks tools examples
 step mypy $bin/mypy --no-error-summary python/accel/_core.pyi python/accel/tensor.py
+step "mypy --strict over the examples" $bin/mypy --strict --no-error-summary examples
 step headers headers_alone
 if command -v clang-tidy >/dev/null; then step clang-tidy tidy; else echo "check: clang-tidy: not installed, left out"; fi
 step rules $bin/python -m pytest -q tests/rules

@@ -17,7 +17,14 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 TEMPLATES = ROOT / "tools" / "templates"
-OPERAND_TYPES = {"tensor": "Tensor", "state": "State", "int4": "Int4", "quantized": "Quantized"}
+OPERAND_TYPES = {
+    "tensor": "Tensor",
+    "state": "State",
+    "int4": "Int4",
+    "quantized": "Quantized",
+    "weight": "Tensor | Int4 | Quantized",
+    "tensors": "Tensor",
+}
 ATTR_TYPES = {
     "integer": "int",
     "real": "float",
@@ -62,7 +69,8 @@ def attrs(op: dict, positional: bool) -> list[dict]:
 
 
 def operand_text(operand: dict, defaulted: bool) -> str:
-    text = f"{operand['name']}: {OPERAND_TYPES[operand['kind']]}"
+    star = "*" if operand["kind"] == "tensors" else ""
+    text = f"{star}{operand['name']}: {OPERAND_TYPES[operand['kind']]}"
     if operand["optional"] or defaulted:
         text += " | None = None"
     return text
@@ -87,7 +95,8 @@ def parameters(op: dict) -> list[str]:
     required = {o["name"] for o in op["operands"] if not o["optional"]}
     required |= {a["name"] for a in op["attrs"] if a["required"]}
     keywords.sort(key=lambda text: text.partition(":")[0] not in required)
-    return first + (["*", *keywords] if keywords else [])
+    star = [] if any(text.startswith("*") for text in first) else ["*"]
+    return first + (star + keywords if keywords else [])
 
 
 def result_type(op: dict) -> str:
@@ -149,7 +158,8 @@ def tensor_py(ops: list[dict]) -> str:
 
 def stub(op: dict) -> str:
     """The core takes everything by position, None included."""
-    names = [f"{o['name']}: {OPERAND_TYPES[o['kind']]} | None" for o in op["operands"]]
+    kinds = {**OPERAND_TYPES, "tensors": "tuple[Tensor | None, ...]"}
+    names = [f"{o['name']}: {kinds[o['kind']]} | None" for o in op["operands"]]
     names += [f"{a['name']}: {ATTR_TYPES[a['type']]} | None" for a in op["attrs"]]
     one = f"def {op['name']}({', '.join(names)}) -> {result_type(op)}: ..."
     if len(one) <= 100:

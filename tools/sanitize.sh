@@ -32,4 +32,4 @@ export ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0
 # The edges where memory changes hands: buffers, arrays, bindings, threads, corrupt files, views.
 subset=(tests/test_api_*.py tests/test_host_arrays.py tests/test_threads.py tests/test_gguf.py tests/ops/test_views.py)
 site=$("$python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
-env LD_PRELOAD="$runtime" PYTHONPATH="$PWD/$build/py:$site" "$python" -S -m pytest -q -m "not slow" -p no:cacheprovider "${subset[@]}"
+env LD_PRELOAD="$runtime" PYTHONPATH="$PWD/$build/py:$site" "$python" -S -m pytest -q -m "not slow and not peers" -p no:cacheprovider "${subset[@]}"

@@ -11,10 +11,11 @@ export HF_HUB_OFFLINE=1 PYTHONDONTWRITEBYTECODE=1
 
 case ${1:-} in
   --isa)
-    exec env ACCEL_CPU_ISA="$2" ACCEL_TEST_ISA="$2" $python -m pytest -q -m "not slow and not rules" "${@:3}" ;;
+    exec env ACCEL_CPU_ISA="$2" ACCEL_TEST_ISA="$2" $python -m pytest -q -m "not slow and not peers and not rules" "${@:3}" ;;
   --release)
-    exec $build/test_random_graphs 100000 20001 ;;
+    $build/test_random_graphs 100000 20001
+    exec env ACCEL_FUZZ_PROGRAMS=100000 $python -m pytest -q --timeout 0 tests/fuzz/test_builder_fuzz.py ;;
 esac
 tools/build.sh cpp_tests
 .venv/bin/ctest --test-dir $build --output-on-failure -j "${CMAKE_BUILD_PARALLEL_LEVEL:-2}"
-$python -m pytest -q -m "not slow" "$@"
+$python -m pytest -q -m "not slow and not peers" "$@"

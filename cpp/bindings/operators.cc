@@ -17,6 +17,16 @@ Operand to_operand(const OpDef& def, const OperandSpec& spec, py::handle value) 
       return object_arg<Int4>(a, value, "an Int4");
     case SlotKind::quantized:
       return object_arg<Quantized>(a, value, "a Quantized");
+    case SlotKind::weight:
+      if (py::isinstance<Int4>(value)) return value.cast<Int4>();
+      if (py::isinstance<Quantized>(value)) return value.cast<Quantized>();
+      return tensor_arg(a, value);
+    case SlotKind::tensors: {
+      std::vector<Tensor> all;
+      for (const py::handle one : py::reinterpret_borrow<py::tuple>(value))
+        all.push_back(one.is_none() ? Tensor() : tensor_arg(a, one));
+      return all;
+    }
   }
   return {};
 }

@@ -99,19 +99,10 @@ double int4_bound(py::object x, py::object scales, py::object zeros) {
 
 // ---------------------------------------------------------------- GGUF
 
-// The format's own numbers; a name is looked up among the types that are held exactly.
+// The format's own numbers; a name is looked up among the types that have planes.
 uint32_t gguf_type(py::handle type) {
   if (is_int(type)) return uint32_t(int_arg({"gguf_planes", "type"}, type));
-  const std::string name = text_arg({"gguf_planes", "type"}, type);
-  const std::pair<const char*, quant::GgufType> known[] = {
-      {"F32", quant::GgufType::F32},   {"F16", quant::GgufType::F16},
-      {"BF16", quant::GgufType::BF16}, {"Q4_0", quant::GgufType::Q4_0},
-      {"Q4_1", quant::GgufType::Q4_1}, {"Q8_0", quant::GgufType::Q8_0}};
-  for (const auto& [text, value] : known)
-    if (name == text) return uint32_t(value);
-  throw attr_error(
-      "gguf_planes", "type",
-      "gguf_planes: type is '" + name + "' and must be F32, F16, BF16, Q4_0, Q4_1 or Q8_0");
+  return quant::gguf_type_number(text_arg({"gguf_planes", "type"}, type));
 }
 
 py::object named_planes(const quant::PlaneSizes& sizes, const Shape& shape, const py::array& codes,
@@ -139,21 +130,20 @@ py::tuple gguf_planes(py::object type, py::object blocks, py::object shape, py::
   const DType code = sizes.kind == 0 ? sizes.array_dtype : sizes.kind == 3 ? DType::I8 : DType::U32;
   py::array codes = empty_array(code, sizes.codes);
   py::object scales = py::none(), offsets = py::none();
-  uint16_t *scale_data = nullptr, *offset_data = nullptr;
-  const auto plane = [&](uint16_t** data) {
-    py::array a = empty_array(DType::F16, sizes.scales);
-    *data = static_cast<uint16_t*>(a.mutable_data());
+  void *scale_data = nullptr, *offset_data = nullptr;
+  const auto plane = [&](void** data) {
+    py::array a = empty_array(sizes.plane_dtype, sizes.scales);
+    *data = a.mutable_data();
     return a;
   };
   if (sizes.kind != 0) scales = plane(&scale_data);
   if (sizes.kind == 1 || sizes.kind == 2) offsets = plane(&offset_data);
   void* code_data = codes.mutable_data();
-  unlocked([&] {
-    quant::gguf_planes(t, static_cast<const uint8_t*>(b.data()), s, sizes, code_data, scale_data,
-                       offset_data, int(n));
+  const double error = unlocked([&] {
+    return quant::gguf_planes(t, static_cast<const uint8_t*>(b.data()), s, sizes, code_data,
+                              scale_data, offset_data, int(n));
   });
-  // Every type of this list is held exactly.
-  return py::make_tuple(named_planes(sizes, s, codes, scales, offsets), 0.0);
+  return py::make_tuple(named_planes(sizes, s, codes, scales, offsets), error);
 }
 
 }  // namespace

@@ -17,7 +17,7 @@ const char* text_of(AttrType t) {
 }
 
 const char* text_of(SlotKind k) {
-  static const char* const names[] = {"tensor", "state", "int4", "quantized"};
+  static const char* const names[] = {"tensor", "state", "int4", "quantized", "weight", "tensors"};
   return names[int(k)];
 }
 

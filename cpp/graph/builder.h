@@ -72,18 +72,20 @@ struct Int4 {
   int64_t group = 128;
 };
 
-// One argument of record(): a tensor, a state or a bundle, or nothing.
+// One argument of record(): a tensor, a state, a bundle, several tensors, or nothing.
 struct Operand {
-  enum Kind : uint8_t { absent, tensor, state, int4, quantized } kind = absent;
+  enum Kind : uint8_t { absent, tensor, state, int4, quantized, tensors } kind = absent;
   Tensor t;
   State s;
   Int4 i;
   Quantized q;
+  std::vector<Tensor> ts;
   Operand() = default;
   Operand(Tensor v) : kind(v.null() ? absent : tensor), t(std::move(v)) {}  // NOLINT: implicit
   Operand(State v) : kind(v.null() ? absent : state), s(std::move(v)) {}    // NOLINT
   Operand(Int4 v) : kind(int4), i(std::move(v)) {}                          // NOLINT
   Operand(Quantized v) : kind(quantized), q(std::move(v)) {}                // NOLINT
+  Operand(std::vector<Tensor> v) : kind(tensors), ts(std::move(v)) {}       // NOLINT
 };
 
 // What record() gives back: the results, and the next version of the state it wrote.

@@ -14,11 +14,19 @@ struct StateWrite {
   int version;
 };
 
+// The segment_offsets node of one tensor of counts or extents.
+struct Segments {
+  View counts;
+  int64_t total;
+  int node;
+};
+
 struct BuilderState {
   std::string label;
   std::shared_ptr<void> runtime;
   Graph graph;
   std::vector<StateWrite> writes;
+  std::vector<Segments> segments;
   std::vector<Diagnostic> diagnostics;
   std::vector<bool> scalar_used;
 

@@ -28,15 +28,17 @@ Piece piece(const State& s) {
 }
 
 const char* text_of_kind(SlotKind k) {
-  static const char* const names[] = {"a tensor", "a state", "an Int4 bundle",
-                                      "a Quantized bundle"};
+  static const char* const names[] = {"a tensor",           "a state",  "an Int4 bundle",
+                                      "a Quantized bundle", "a weight", "two or more tensors"};
   return names[int(k)];
 }
 
-Operand::Kind wanted(SlotKind k) {
-  static const Operand::Kind kinds[] = {Operand::tensor, Operand::state, Operand::int4,
-                                        Operand::quantized};
-  return kinds[int(k)];
+bool wanted(SlotKind kind, Operand::Kind given) {
+  if (kind == SlotKind::weight)
+    return given == Operand::tensor || given == Operand::int4 || given == Operand::quantized;
+  static const Operand::Kind kinds[] = {Operand::tensor,    Operand::state,  Operand::int4,
+                                        Operand::quantized, Operand::absent, Operand::tensors};
+  return kinds[int(kind)] == given;
 }
 
 void append_pieces(const OperandSpec& spec, const Operand& o, std::vector<Piece>& out) {
@@ -54,14 +56,50 @@ void append_pieces(const OperandSpec& spec, const Operand& o, std::vector<Piece>
     case SlotKind::quantized:
       for (const Tensor* t : {&o.q.quants, &o.q.scales}) out.push_back(piece(*t));
       break;
+    case SlotKind::weight:
+      for (const Tensor* t :
+           {&o.t, &o.i.codes, o.kind == Operand::quantized ? &o.q.scales : &o.i.scales, &o.i.zeros,
+            &o.i.biases, &o.q.quants})
+        out.push_back(piece(*t));
+      break;
+    case SlotKind::tensors:
+      for (const Tensor& t : o.ts) out.push_back(piece(t));
+      break;
   }
+}
+
+bool same_place(const View& a, const View& b) {
+  return a.source.node == b.source.node && a.source.result == b.source.result &&
+         a.source.port == b.source.port && a.source.begin == b.source.begin &&
+         a.source.version == b.source.version && a.offset == b.offset &&
+         a.shape.elements() == b.shape.elements();
+}
+
+Tensor offsets_of(const BuilderPtr& b, const View& counts, int64_t total, const Site& site) {
+  for (const Segments& s : b->segments)
+    if (s.total == total && same_place(s.counts, counts)) {
+      const Type& type = b->graph.node(s.node).call.results[0];
+      View v{type.dtype, type.shape, contiguous_strides(type.shape), 0, {}, false};
+      v.source.node = s.node;
+      v.source.count = type.shape.elements();
+      return Tensor(b, std::move(v));
+    }
+  Attr attr;
+  attr.set = true;
+  attr.i = total;
+  View flat = counts;
+  const Tensor t =
+      Builder::record(Op::segment_offsets, {Tensor(b, std::move(flat))}, {{"total", attr}}, site)
+          .value();
+  b->segments.push_back({counts, total, t.view().source.node});
+  return t;
 }
 
 class Recording {
  public:
   Recording(Op op, const std::vector<Operand>& operands, AttrArgs attrs, Site site)
       : def_(op_def(op)),
-        slots_(slots_of(def_)),
+        slots_(slots_of(def_, operands.empty() ? 0 : operands[0].ts.size())),
         operands_(operands),
         args_(std::move(attrs)),
         site_(std::move(site)) {}
@@ -70,6 +108,7 @@ class Recording {
     ACCEL_CHECK(operands_.size() == def_.operands.size());
     for (size_t i = 0; i < operands_.size(); ++i)
       append_pieces(def_.operands[i], operands_[i], pieces_);
+    if (def_.segments >= 0) pieces_.push_back({});
     find_builder();
     try {
       check_present();
@@ -112,24 +151,35 @@ class Recording {
         throw Refusal{ErrorKind::attr, spec.name,
                       std::string(spec.name) + " is None and must be " + text_of_kind(spec.kind)};
       }
-      if (o.kind != wanted(spec.kind))
+      if (!wanted(spec.kind, o.kind))
         throw Refusal{ErrorKind::attr, spec.name,
                       std::string(spec.name) + " is another kind of value and must be " +
                           text_of_kind(spec.kind)};
     }
     for (size_t i = 0; i < slots_.size(); ++i) {
-      const SlotKind kind = def_.operands[size_t(slots_[i].operand)].kind;
-      if (kind != SlotKind::int4 && kind != SlotKind::quantized) continue;
-      if (!slots_[i].optional && !pieces_[i].given)
+      if (slots_[i].operand < 0) continue;
+      const Operand::Kind kind = operands_[size_t(slots_[i].operand)].kind;
+      if (kind == Operand::tensors && !pieces_[i].given)
+        throw Refusal{ErrorKind::attr, slots_[i].name,
+                      slots_[i].name + " is None and must be a tensor"};
+      if (kind != Operand::int4 && kind != Operand::quantized) continue;
+      if (required_plane(i, kind) && !pieces_[i].given)
         throw Refusal{ErrorKind::attr, slots_[i].name,
                       slots_[i].name + " is None and must be a plane of the bundle"};
-      if (slots_[i].name.ends_with(".zeros") && pieces_[i].given == pieces_[i + 1].given)
+      if (kind == Operand::int4 && slots_[i].name.ends_with(".zeros") &&
+          pieces_[i].given == pieces_[i + 1].given)
         throw Refusal{
             ErrorKind::attr, slots_[i].name,
             slots_[i].name + (pieces_[i].given
                                   ? " is given together with biases and must be given alone"
                                   : " is None and must be given, or biases in its place")};
     }
+  }
+
+  bool required_plane(size_t slot, Operand::Kind kind) const {
+    const std::string& name = slots_[slot].name;
+    if (name.ends_with(".scales")) return true;
+    return name.ends_with(kind == Operand::int4 ? ".codes" : ".quants");
   }
 
   bool poisoned() const {
@@ -213,6 +263,7 @@ class Recording {
   }
 
   void check_results() const {
+    ACCEL_CHECK(int(call_.results.size()) == results_of(def_));
     for (const Type& t : call_.results)
       if (!t.shape.fits())
         throw Refusal{
@@ -250,12 +301,13 @@ class Recording {
 
   Recorded poison() const {
     Recorded r;
-    r.values.push_back(Tensor::poison(b_));
+    for (int i = 0; i < results_of(def_); ++i) r.values.push_back(Tensor::poison(b_));
     r.state = State::poison(b_);
     return r;
   }
 
   Recorded commit() {
+    if (def_.segments >= 0 && pieces_[size_t(def_.segments)].given) add_offsets();
     Node node;
     node.id = int(b_->graph.nodes.size()) + 1;
     node.def = &def_;
@@ -278,6 +330,19 @@ class Recording {
     return out;
   }
 
+  // The last slot: the running sums of the counts or extents, one node for all that read them.
+  void add_offsets() {
+    const View& counts = *pieces_[size_t(def_.segments)].view;
+    const int64_t total = call_.in[0].shape[0];
+    offsets_ = offsets_of(b_, counts, total, site_);
+    pieces_.back() = piece(offsets_);
+    In& in = call_.in.back();
+    in.present = true;
+    in.dtype = offsets_.view().dtype;
+    in.shape = offsets_.view().shape;
+    in.strides = offsets_.view().strides;
+  }
+
   Tensor result(int node, int index) const {
     const Type& t = call_.results[size_t(index)];
     View v;
@@ -298,6 +363,7 @@ class Recording {
   std::vector<Piece> pieces_;
   BuilderPtr b_;
   Call call_;
+  Tensor offsets_;
 };
 
 }  // namespace

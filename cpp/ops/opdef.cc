@@ -33,7 +33,7 @@ const char* name_of(Backend b) {
   return names[int(b)];
 }
 
-std::vector<Slot> slots_of(const OpDef& def) {
+std::vector<Slot> slots_of(const OpDef& def, size_t total) {
   std::vector<Slot> slots;
   for (int i = 0; i < int(def.operands.size()); ++i) {
     const OperandSpec& spec = def.operands[size_t(i)];
@@ -53,9 +53,26 @@ std::vector<Slot> slots_of(const OpDef& def) {
         slots.push_back({name + ".quants", i, false});
         slots.push_back({name + ".scales", i, false});
         break;
+      case SlotKind::weight:
+        for (const char* plane : {"", ".codes", ".scales", ".zeros", ".biases", ".quants"})
+          slots.push_back({name + plane, i, true});
+        break;
+      case SlotKind::tensors:
+        for (size_t t = 0; t < total; ++t)
+          slots.push_back({name + "[" + std::to_string(t) + "]", i, false});
+        break;
     }
   }
+  if (def.segments >= 0) slots.push_back({"offsets", -1, true});
   return slots;
+}
+
+int results_of(const OpDef& def) {
+  if (!def.returns) return def.writes >= 0 ? 0 : 1;
+  const std::string_view text = def.returns, word = "Tensor";
+  int n = 0;
+  for (size_t at = text.find(word); at != text.npos; at = text.find(word, at + 1)) ++n;
+  return n;
 }
 
 // ACCEL_SKIP_KERNEL=name[,name] switches rows off, so that tests reach the general ones.

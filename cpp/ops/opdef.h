@@ -32,8 +32,11 @@ struct Limits {
 // ---------------------------------------------------------------- operands
 
 // A bundle stands for several slots: Int4 gives codes, scales, zeros, biases (exactly one of the
-// last two); Quantized gives quants, scales. Its slots are named "w.codes" and so on.
-enum class SlotKind : uint8_t { tensor, state, int4, quantized };
+// last two); Quantized gives quants, scales. Its slots are named "w.codes" and so on. A weight is a
+// tensor, an Int4 or a Quantized: slots "w", "w.codes", "w.scales", "w.zeros", "w.biases",
+// "w.quants". Tensors is any number of them, two or more: slots "xs[0]", "xs[1]", ...; the only
+// operand of its operator.
+enum class SlotKind : uint8_t { tensor, state, int4, quantized, weight, tensors };
 
 struct OperandSpec {
   const char* name;
@@ -148,15 +151,22 @@ struct OpDef {
   std::vector<Type> (*infer)(const Call&);
   void (*params)(const Call&, Params&);
   std::vector<KernelRow> kernels;
-  int writes = -1;     // slot of the state that the node writes, or -1
+  int writes = -1;  // slot of the state that the node writes, or -1
+  // Slot of the counts or extents, or -1. Where it is given, a last slot "offsets" holds their
+  // segment_offsets, clamped to the first axis of slot 0: u32 [entries + 1] (CONTRACT 14).
+  int segments = -1;
   bool views = false;  // accepts strided operands
   bool packs = false;  // elementwise: an operand may be one contiguous run repeated (CONTRACT 8.2)
   bool internal = false;    // recorded by the library alone
   bool exact = false;       // tier Exact of CONTRACT 23.1
   const char* source = "";  // where a formula comes from
-  // Python's return annotation where it is neither Tensor nor, of a mere state write, State.
+  // Python's return annotation where it is neither Tensor nor, of a mere state write, State. Each
+  // Tensor in it is one result.
   const char* returns = nullptr;
 };
+
+// Tensors that a call gives back, refused ones included.
+int results_of(const OpDef& def);
 
 const OpDef& op_def(Op op);
 const std::vector<const OpDef*>& op_defs();
@@ -168,7 +178,9 @@ struct Slot {
   int operand;    // index into OpDef::operands
   bool optional;  // may be absent
 };
-std::vector<Slot> slots_of(const OpDef& def);
+// `total` counts them where an operand is tensors; a definition with segments has one more, unnamed
+// by any operand.
+std::vector<Slot> slots_of(const OpDef& def, size_t total = 0);
 
 struct Choice {
   const KernelRow* row = nullptr;

@@ -5,7 +5,7 @@
 namespace accel {
 
 std::string operand_name(const Call& c, int slot) {
-  return slots_of(*c.def)[size_t(slot)].name;
+  return slots_of(*c.def, c.in.size())[size_t(slot)].name;
 }
 
 std::string type_text(const In& in) {

@@ -12,6 +12,9 @@ inline constexpr double kU = 0x1p-24;      // half a unit in the last place of f
 inline constexpr double kTiny = 0x1p-149;  // one subnormal step: a store below the normal range
 inline constexpr double kMaxF32 = 0x1.fffffep127;
 inline constexpr double kExp = 8 * kU;      // 4 ULP, an ULP being at most 2u of the value
+inline constexpr double kLog = 8 * kU;      // 4 ULP, log1p as well
+inline constexpr double kTanh = 8 * kU;     // 4 ULP
+inline constexpr double kErf = 0x1p-22;     // absolute
 inline constexpr double kDivide = 5 * kU;   // 2.5 ULP
 inline constexpr double kRsqrt = 8 * kU;    // 4 ULP
 inline constexpr double kSinCos = 0x1p-20;  // absolute, |angle| <= 2^20

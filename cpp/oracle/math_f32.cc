@@ -57,16 +57,21 @@ I m_shl30(I x) {
 I m_sar1(I x) {
   return x >> 1;
 }
+I m_sar23(I x) {
+  return x >> 23;
+}
 // The error of a product fits f32, so either level has it exactly.
 F m_mul_error(F a, F b, F p) {
   return float(double(a) * double(b) - double(p));
 }
 
-// activations.h needs exp.h before it.
+// Each uses the ones before it.
 // clang-format off
 #include "shared/math/exp.h"
 #include "shared/math/activations.h"
+#include "shared/math/log.h"
 #include "shared/math/sincos.h"
+#include "shared/math/tanh.h"
 // clang-format on
 
 }  // namespace
@@ -86,9 +91,19 @@ float cos_f32(float x, Level level) {
   return math_cos(x);
 }
 
+float tanh_f32(float x, Level level) {
+  level_now = level;
+  return math_tanh(x);
+}
+
 float silu_f32(float x, Level level) {
   level_now = level;
   return math_silu(x);
+}
+
+float log_f32(float x, Level level) {
+  level_now = level;
+  return math_log(x);
 }
 
 }  // namespace accel::oracle

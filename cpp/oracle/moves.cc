@@ -1,4 +1,5 @@
-// What only moves data: contiguous, copy, the gathers, scatter_rows (CONTRACT 7, 8.3, 10).
+// What only moves data: contiguous, copy, the gathers, scatter_rows, take (CONTRACT 7, 8.3, 10,
+// E7).
 #include <algorithm>
 
 #include "oracle/node.h"
@@ -34,6 +35,15 @@ void eval_quant_gather_rows(Args& a) {
       a.out[0][r * size_t(width) + size_t(c)] =
           id < rows ? quants[size_t(i)] * scales[size_t(i / 32)] : 0.0;
     }
+}
+
+void eval_take(Args& a) {
+  const auto x = a.operand("x"), ids = a.operand("ids");
+  const int64_t width = a.type("x").shape[1];
+  for (size_t r = 0; r < ids.size(); ++r) {
+    const int64_t id = int64_t(ids[r]);
+    a.out[0][r] = id < width ? x[r * size_t(width) + size_t(id)] : 0.0;
+  }
 }
 
 void eval_scatter_rows(Args& a) {

@@ -81,54 +81,81 @@ void rms_norm_f32(Args& a, const double* x, const double* gain, size_t begin, in
     a.out[0][begin + i] = stored(a.call.results[0].dtype, row[i] * root * float(gain[i]));
 }
 
-void softmax_f32(Args& a, const double* x, size_t begin, int64_t width) {
-  std::vector<float> e(x, x + width);
-  bool nan = false;
+// NaN where a row holds one.
+static float maximum(const std::vector<float>& row) {
   float max = -HUGE_VALF;
-  for (float v : e) {
+  bool nan = false;
+  for (float v : row) {
     nan = nan || std::isnan(v);
     max = std::max(max, v);
   }
-  if (nan) max = NAN;
+  return nan ? NAN : max;
+}
+
+void softmax_f32(Args& a, const double* x, size_t begin, int64_t width) {
+  std::vector<float> e(x, x + width);
+  const float max = maximum(e);
   for (float& v : e) v = exp_f32(v - max, a.level);
   const float total = sum(a.order(), e);
   for (size_t i = 0; i < e.size(); ++i) a.out[0][begin + i] = double(e[i] / total);
 }
 
+void log_softmax_f32(Args& a, const double* x, size_t begin, int64_t width) {
+  const std::vector<float> row(x, x + width);
+  const float max = maximum(row);
+  std::vector<float> e(row.size());
+  for (size_t i = 0; i < e.size(); ++i) e[i] = exp_f32(row[i] - max, a.level);
+  const float log = log_f32(sum(a.order(), e), a.level);
+  for (size_t i = 0; i < e.size(); ++i) {
+    const float difference = row[i] - max;
+    a.out[0][begin + i] = double(difference - log);
+  }
+}
+
 // ---------------------------------------------------------------- attention
 
 // attention_block128 (spec 010): scores and weight sums in lane16, the values in one chain that
-// each block's correction scales before it goes on.
-void attention_f32(Args& a, size_t begin, int64_t kv_head, int64_t seen, float scale) {
+// each block's correction scales before it goes on. A position that is not seen is in no sum; +0 in
+// its place leaves a lane as it is.
+void attention_f32(Args& a, const AttentionRow& r) {
   const auto q = a.operand("q"), k = a.operand("k"), v = a.operand("v");
-  const int64_t kv_heads = a.type("k").shape[1], dim = a.type("k").shape[2];
-  const auto row = [&](std::span<const double> s, size_t first) {
-    return std::vector<float>(s.begin() + long(first), s.begin() + long(first) + dim);
+  const auto head = [&](std::span<const double> s, size_t first) {
+    return std::vector<float>(s.begin() + long(first), s.begin() + long(first) + r.dim);
   };
-  const std::vector<float> query = row(q, begin);
+  std::vector<float> query = head(q, r.begin), out(size_t(r.dim), 0.0f);
+  if (r.narrow)
+    for (float& x : query) x = float(stored(DType::F16, x));
   float max = -3.4e38f, total = 0;
-  std::vector<float> out(static_cast<size_t>(dim), 0.0f);
-  for (int64_t first = 0; first < seen; first += 128) {
-    const int64_t n = std::min<int64_t>(128, seen - first);
-    std::vector<float> weight(static_cast<size_t>(n));
+  for (size_t i = 0; i < r.seen.size();) {
+    const int64_t block = r.seen[i].position / 128;
+    const size_t from = i;
+    while (i < r.seen.size() && r.seen[i].position / 128 == block) ++i;
+    std::vector<float> weight(128, 0.0f);
+    const auto at = [&](size_t j) -> float& { return weight[size_t(r.seen[j].position % 128)]; };
     float next = max;
-    for (int64_t j = 0; j < n; ++j) {
-      const auto key = row(k, size_t(((first + j) * kv_heads + kv_head) * dim));
-      weight[size_t(j)] = dot("lane16", a.level, query, key) * scale;
-      next = std::max(next, weight[size_t(j)]);
+    for (size_t j = from; j < i; ++j) {
+      float s = dot("lane16", a.level, query, head(k, r.seen[j].at)) * r.scale;
+      if (r.cap > 0) s = r.cap * tanh_f32(s / r.cap, a.level);
+      at(j) = s;
+      next = std::max(next, s);
     }
-    for (float& w : weight) w = exp_f32(w - next, a.level);
+    for (size_t j = from; j < i; ++j) at(j) = exp_f32(at(j) - next, a.level);
     const float correction = exp_f32(max - next, a.level);
     total = correction * total + sum("lane16", weight);
     for (float& o : out) o = correction * o;
-    for (int64_t j = 0; j < n; ++j) {
-      const auto value = row(v, size_t(((first + j) * kv_heads + kv_head) * dim));
-      for (size_t d = 0; d < out.size(); ++d)
-        out[d] = mul_add(weight[size_t(j)], value[d], out[d], a.level);
+    for (size_t j = from; j < i; ++j) {
+      const auto value = head(v, r.seen[j].at);
+      const float w = r.narrow ? float(stored(DType::F16, at(j))) : at(j);
+      for (size_t d = 0; d < out.size(); ++d) out[d] = mul_add(w, value[d], out[d], a.level);
     }
     max = next;
   }
-  for (size_t d = 0; d < out.size(); ++d) a.out[0][begin + d] = double(out[d] / total);
+  if (r.sink) {
+    const float next = std::max(max, *r.sink), correction = exp_f32(max - next, a.level);
+    total = correction * total + exp_f32(*r.sink - next, a.level);
+    for (float& o : out) o = correction * o;
+  }
+  for (size_t d = 0; d < out.size(); ++d) a.out[0][r.begin + d] = double(out[d] / total);
 }
 
 }  // namespace accel::oracle

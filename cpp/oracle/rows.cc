@@ -1,4 +1,4 @@
-// rms_norm, softmax, rope (CONTRACT 11).
+// rms_norm, softmax, rope (CONTRACT 11), log_softmax (E7).
 #include <algorithm>
 
 #include "oracle/node.h"
@@ -50,30 +50,37 @@ static double exp_error(double x, double max) {
   return std::expm1(kU * (max - x)) + kExp;
 }
 
-static void softmax_row(Args& a, const double* x, size_t begin, int64_t width) {
-  double max = -HUGE_VAL;
+namespace {
+// One row's maximum, sum of exponentials and what the sum's terms err by; a row that gives NaN is
+// special.
+struct SoftmaxRow {
+  double max = -HUGE_VAL, sum = 0, sum_error = 0;
   bool special = false;
-  for (int64_t i = 0; i < width; ++i) {
-    if (std::isnan(x[i]) || x[i] == HUGE_VAL) special = true;
-    max = std::max(max, x[i]);
+  SoftmaxRow(const double* x, int64_t width) {
+    for (int64_t i = 0; i < width; ++i) {
+      if (std::isnan(x[i]) || x[i] == HUGE_VAL) special = true;
+      max = std::max(max, x[i]);
+    }
+    special = special || max == -HUGE_VAL;
+    for (int64_t i = 0; i < width && !special; ++i) {
+      const double e = std::exp(x[i] - max);
+      sum += e;
+      if (e > 0) sum_error += e * exp_error(x[i], max);
+    }
   }
-  if (special || max == -HUGE_VAL) {
-    for (int64_t i = 0; i < width; ++i) a.out[0][begin + size_t(i)] = std::nan("");
-    return;
-  }
-  double sum = 0, sum_error = 0;
+};
+}  // namespace
+
+static void softmax_row(Args& a, const double* x, size_t begin, int64_t width) {
+  const SoftmaxRow row(x, width);
+  const double common =
+      row.sum_error / row.sum + gamma(depth_of(a.order(), double(width))) + kDivide;
   for (int64_t i = 0; i < width; ++i) {
-    const double e = std::exp(x[i] - max);
-    sum += e;
-    if (e > 0) sum_error += e * exp_error(x[i], max);
-  }
-  const double common = sum_error / sum + gamma(depth_of(a.order(), double(width))) + kDivide;
-  for (int64_t i = 0; i < width; ++i) {
-    const double p = std::exp(x[i] - max) / sum;
+    const double p = row.special ? std::nan("") : std::exp(x[i] - row.max) / row.sum;
     a.out[0][begin + size_t(i)] = p;
-    if (!a.budgets) continue;
+    if (!a.budgets || row.special) continue;
     // Below the normal range exp may be four subnormal steps off.
-    const double own = p > 0 ? p * (exp_error(x[i], max) + common) * 1.0001 : 0;
+    const double own = p > 0 ? p * (exp_error(x[i], row.max) + common) * 1.0001 : 0;
     a.budget[0][begin + size_t(i)] = own + 6 * kTiny;
   }
 }
@@ -83,6 +90,31 @@ void eval_softmax(Args& a) {
   for (size_t begin = 0; begin < a.in[0].size(); begin += size_t(width)) {
     if (a.level == Level::f64) softmax_row(a, &a.in[0][begin], begin, width);
     else softmax_f32(a, &a.in[0][begin], begin, width);
+  }
+}
+
+// The sum is 1 or more, so its relative error is what its logarithm errs by; the terms below the
+// normal range add four steps each.
+static void log_softmax_row(Args& a, const double* x, size_t begin, int64_t width) {
+  const SoftmaxRow row(x, width);
+  const double log = std::log(row.sum);
+  const double moved = row.sum_error / row.sum + gamma(depth_of(a.order(), double(width))) +
+                       4 * kTiny * double(width);
+  for (int64_t i = 0; i < width; ++i) {
+    const double difference = x[i] - row.max, y = difference - log;
+    a.out[0][begin + size_t(i)] = row.special ? std::nan("") : y;
+    if (!a.budgets || row.special) continue;
+    const double budget =
+        (kU * std::abs(difference) + moved + kLog * log + kU * std::abs(y)) * 1.0001 + 4 * kTiny;
+    a.budget[0][begin + size_t(i)] = unless_overflow(std::abs(y), budget);
+  }
+}
+
+void eval_log_softmax(Args& a) {
+  const int64_t width = a.call.in[0].shape.back();
+  for (size_t begin = 0; begin < a.in[0].size(); begin += size_t(width)) {
+    if (a.level == Level::f64) log_softmax_row(a, &a.in[0][begin], begin, width);
+    else log_softmax_f32(a, &a.in[0][begin], begin, width);
   }
 }
 

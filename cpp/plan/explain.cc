@@ -54,7 +54,7 @@ static std::string in_text(const In& in) {
 
 static std::string operands_text(const PlanData& p, const Step& step) {
   std::string text;
-  const std::vector<Slot> slots = slots_of(*step.def);
+  const std::vector<Slot> slots = slots_of(*step.def, step.call.in.size());
   const auto at = [&](size_t i) {
     return i < step.places.size() ? "  " + place_text(p, step.places[i]) : std::string();
   };

@@ -90,7 +90,7 @@ static void copy_operands(PlanData& p, size_t s) {
     step.node = node.id;
     step.copied_slot = int(slot);
     step.writes_value.push_back(value);
-    const std::string reason = slots_of(*node.def)[slot].name + " is a part of " +
+    const std::string reason = slots_of(*node.def, node.in.size())[slot].name + " is a part of " +
                                port_name(p, written.port) + ", which the node writes";
     add_copy(p, std::move(step), view.type(), reason, node.site);
   }

@@ -29,7 +29,7 @@ static Place place_of(const PlanData& p, const Operand& o) {
 static void place_table(const PlanData& p, Step& step) {
   const int table = table_of(p, step.call);
   if (table < 0) return;
-  const std::vector<Slot> slots = slots_of(*step.def);
+  const std::vector<Slot> slots = slots_of(*step.def, step.call.in.size());
   for (size_t i = 0; i < slots.size(); ++i) {
     if (slots[i].name != "frequencies") continue;
     Place& place = step.places[i];

@@ -37,19 +37,37 @@ double int4_bound(std::span<const float> x, std::span<const float> scales,
                   std::span<const float> zeros);
 
 // One GGUF tensor's planes, written into memory the caller owns, in flat order n * K + k.
-enum class GgufType : uint32_t { F32 = 0, F16 = 1, Q4_0 = 2, Q4_1 = 3, Q8_0 = 8, BF16 = 30 };
+enum class GgufType : uint32_t {
+  F32 = 0,
+  F16 = 1,
+  Q4_0 = 2,
+  Q4_1 = 3,
+  Q5_0 = 6,
+  Q5_1 = 7,
+  Q8_0 = 8,
+  Q2_K = 10,
+  Q3_K = 11,
+  Q4_K = 12,
+  Q5_K = 13,
+  Q6_K = 14,
+  BF16 = 30
+};
 struct PlaneSizes {
   int kind = 0;        // 0 array, 1 int4 with zeros, 2 int4 with biases, 3 int8
   int64_t codes = 0;   // u32 words, int8 quants, or array elements
-  int64_t scales = 0;  // f16 entries of scales and of zeros or biases
+  int64_t scales = 0;  // entries of scales and of zeros or biases
   DType array_dtype = DType::F32;
+  DType plane_dtype = DType::F16;  // of scales and of zeros or biases
   int64_t group = 32;
 };
+// The number of the type of this name. Throws attr_error when it has no planes.
+uint32_t gguf_type_number(const std::string& name);
 // Throws attr_error: unknown type (named), row length no multiple of the block, byte count off.
 PlaneSizes gguf_plane_sizes(uint32_t type, int64_t bytes, const Shape& shape);
 // offsets is the zeros or biases plane (null for int8 and arrays). Same bits for any number of
-// threads.
-void gguf_planes(uint32_t type, const uint8_t* blocks, const Shape& shape, const PlaneSizes& sizes,
-                 void* codes, uint16_t* scales, uint16_t* offsets, int threads);
+// threads. Gives the largest distance between a weight and what is held of it; throws attr_error
+// for a weight that f16 cannot hold.
+double gguf_planes(uint32_t type, const uint8_t* blocks, const Shape& shape,
+                   const PlaneSizes& sizes, void* codes, void* scales, void* offsets, int threads);
 
 }  // namespace accel::quant

@@ -96,7 +96,8 @@ inline const accel_cpu::KernelTable& table() {
       {"nothing", {{one_chunk, nothing}, {nullptr, nullptr}}, nullptr, nullptr},
       {nullptr, {{nullptr, nullptr}, {nullptr, nullptr}}, nullptr, nullptr},
   };
-  static const accel_cpu::KernelTable t = {"base", "base", kernels};
+  static const accel_cpu::Kernel* const groups[] = {kernels, nullptr};
+  static const accel_cpu::KernelTable t = {"base", "base", groups};
   return t;
 }
 

@@ -28,7 +28,7 @@ inline std::vector<const KernelTable*> tables() {
   return have;
 }
 inline const Kernel& find(const KernelTable& table, const std::string& name) {
-  for (const Kernel* k = table.kernels; k->name; ++k)
+  for (const Kernel* k : accel::kernels_of(table))
     if (name == k->name) return *k;
   check::fail(__FILE__, __LINE__, std::string(table.isa) + " has no kernel " + name);
   std::abort();
@@ -171,7 +171,7 @@ inline Bytes run_case(const KernelTable& table, const KernelCase& c, uint32_t n_
   const auto add = [&](const Bytes& b) {
     memory.push_back(std::make_unique<Guarded>(b.size(), shift));
     if (!b.empty()) std::memcpy(memory.back()->data(), b.data(), b.size());
-    bufs.push_back(memory.back()->data());
+    bufs.push_back(b.empty() ? nullptr : memory.back()->data());  // null: absent
   };
   if (c.out_first) add(c.out);
   for (const Bytes& b : c.in) add(b);

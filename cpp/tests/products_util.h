@@ -155,7 +155,7 @@ inline Int4Data int4_data(size_t weights, size_t group, DType planes, bool zeros
 
 inline const accel_cpu::Kernel* kernel(const accel_cpu::KernelTable& table,
                                        const std::string& name) {
-  for (const accel_cpu::Kernel* k = table.kernels; k->name; ++k)
+  for (const accel_cpu::Kernel* k : accel::kernels_of(table))
     if (name == k->name) return k;
   return nullptr;
 }

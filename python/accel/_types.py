@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from accel._core import DType, PortKind, ScalarKind
 
 
-class Shape(tuple):
+class Shape(tuple[int, ...]):
     """Extents, outermost axis first."""
 
     __slots__ = ()

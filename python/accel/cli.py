@@ -46,10 +46,13 @@ def _parser() -> argparse.ArgumentParser:
 
 def _model_flags(parser: argparse.ArgumentParser, as_json: bool = True) -> None:
     add = parser.add_argument
-    add("--model", default=DEFAULT_MODEL, help=f"a GGUF file or a name ({DEFAULT_MODEL})")
+    add("--model", default=DEFAULT_MODEL, help=f"a GGUF file, a folder or a name ({DEFAULT_MODEL})")
     add("--device", default="cpu", help="the backend to run on (cpu)")
     add("--threads", type=int, default=0, metavar="N", help="CPU threads (0: all cores)")
     add("--kv", choices=("f16", "f32"), default="f16", help="type of the cache (f16)")
+    add("--context", type=int, metavar="N", help="positions of the cache (the model's, to 8192)")
+    narrow = ("int8", "f16", "bf16")
+    add("--activations", choices=narrow, help="round the rows of quantized products to this")
     if as_json:
         add("--json", action="store_true", help="print one JSON object and nothing else")
 
@@ -63,6 +66,7 @@ def _generate_flags(parser: argparse.ArgumentParser) -> None:
     add("--top-k", type=int, default=0, metavar="K", help="draw from the K likeliest (0: off)")
     add("--top-p", type=float, default=0.0, metavar="P", help="draw from the nucleus P (0: off)")
     add("--seed", type=int, default=0, metavar="S", help="of the random draws (0)")
+    add("--stop", action="append", default=[], metavar="TEXT", help="end before this text")
     add("--ignore-eos", action="store_true", help="go on after the end of the text")
 
 
@@ -114,7 +118,14 @@ def _model(args: argparse.Namespace):
 
     device = _open_device(args)
     with _progress("read") as progress:
-        model = llm.load(args.model, device=device, kv=args.kv, progress=progress)
+        model = llm.load(
+            args.model,
+            device=device,
+            kv=args.kv,
+            context=args.context,
+            activations=args.activations,
+            progress=progress,
+        )
     with model:
         yield model
     device.close()
@@ -156,19 +167,25 @@ def _generate(args: argparse.Namespace) -> None:
         prompt = [{"role": "user", "content": args.prompt}] if args.chat else args.prompt
         ids = model.tokenizer.chat(prompt) if args.chat else model.tokenizer.encode(prompt)
         tokens = model.generate(
-            ids, args.max_tokens, sampling=options, seed=args.seed, ignore_eos=args.ignore_eos
+            ids,
+            args.max_tokens,
+            sampling=options,
+            seed=args.seed,
+            stop=args.stop,
+            ignore_eos=args.ignore_eos,
         )
         _write_tokens(args, model, ids, tokens)
 
 
 def _write_tokens(args: argparse.Namespace, model, ids: list[int], tokens) -> None:
-    out, made, text = sys.stdout, [], []
+    out, made, text, logprobs = sys.stdout, [], [], []
     speed = _Speed(len(ids))
     with closing(tokens):  # also when writing fails: the model cannot be closed while it runs
         for token in tokens:
             speed.tick()
             made.append(token.id)
             text.append(token.text)
+            logprobs.append(token.logprob)
             if not args.json and token.text:
                 out.write(token.text)
                 out.flush()
@@ -179,6 +196,8 @@ def _write_tokens(args: argparse.Namespace, model, ids: list[int], tokens) -> No
             "prompt_ids": ids,
             "ids": made,
             "text": "".join(text),
+            "logprobs": logprobs,
+            "stop": token.stop,
             "prefill_tok_s": speed.prefill(),
             "decode_tok_s": speed.decode(),
             "load_s": report.load_seconds,

@@ -125,8 +125,9 @@ def gguf_planes(
 ) -> tuple[Int4Planes | Int8Planes | np.ndarray, float]:
     """The planes of one GGUF tensor, and the largest error that holding it so makes.
 
-    F32, F16 and BF16 give an array, Q8_0 Int8Planes, Q4_0 and Q4_1 Int4Planes of group 32; all are
-    exact, in flat order n * K + k, as w_order="nk" reads them.
+    F32, F16 and BF16 give an array, Q8_0 Int8Planes, Q4_0, Q4_1 and Q4_K Int4Planes of group 32;
+    these are exact, in flat order n * K + k, as w_order="nk" reads them. Q5_0, Q5_1, Q2_K, Q3_K,
+    Q5_K and Q6_K give an f16 array; a weight that f16 cannot hold is refused.
 
     Args:
         type: the format's number or name of the type

@@ -8,7 +8,7 @@ import accel
 import numpy as np
 import pytest
 from accel.llm.gguf import GGUF
-from accel.llm.llama import read_config
+from accel.llm.models.registry import gguf_model
 from accel.llm.tokenizer import Tokenizer
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
@@ -39,7 +39,8 @@ def read_model(path) -> bool:
     """The same for all that load() reads before it compiles."""
     try:
         file = GGUF(path)
-        assert read_config(file, Tokenizer(file.path, file.metadata)).context > 0
+        vocab = Tokenizer(file.path, file.metadata).vocab
+        assert gguf_model(file, file.metadata, vocab).config.context > 0
     except (accel.FormatError, accel.UnsupportedError) as e:
         assert str(path) in str(e)
         return False

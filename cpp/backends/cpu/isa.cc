@@ -33,6 +33,13 @@ extern "C" const accel_cpu::KernelTable accel_kernels_avx512;
 
 namespace accel {
 
+std::vector<const accel_cpu::Kernel*> kernels_of(const accel_cpu::KernelTable& table) {
+  std::vector<const accel_cpu::Kernel*> all;
+  for (const accel_cpu::Kernel* const* group = table.groups; *group; ++group)
+    for (const accel_cpu::Kernel* k = *group; k->name; ++k) all.push_back(k);
+  return all;
+}
+
 const std::vector<const accel_cpu::KernelTable*>& built_tables() {
   static const std::vector<const accel_cpu::KernelTable*> tables = {
 #ifdef ACCEL_HAS_base

@@ -15,6 +15,8 @@ const std::vector<const accel_cpu::KernelTable*>& built_tables();
 // The table `forced` names, else the one of ACCEL_CPU_ISA, else the best that the machine has.
 // Throws unsupported_error for one that this machine or build lacks.
 const accel_cpu::KernelTable& pick_table(const std::string& forced);
+// The kernels of a table, groups in order.
+std::vector<const accel_cpu::Kernel*> kernels_of(const accel_cpu::KernelTable& table);
 
 // SHA-256, in hex, of what makes the kernels of an instruction set: sources, flags, compiler. Empty
 // for one that is not built.

@@ -30,11 +30,12 @@ struct Kernel {
   u64 (*local_bytes)(const void* params);   // null: none
 };
 
-// One table an instruction set, ended by a null name. Tables hold the same names.
+// One table an instruction set: groups ended by null, each ended by a kernel without a name. Tables
+// hold the same names.
 struct KernelTable {
   const char* isa;    // "base", "avx2", "avx512", "neon"
   const char* level;  // numerical level: "fma" or "base"
-  const Kernel* kernels;
+  const Kernel* const* groups;
 };
 
 }  // namespace accel_cpu

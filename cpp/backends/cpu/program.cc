@@ -5,6 +5,7 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "backends/cpu/isa.h"
 #include "exec/memory.h"
 
 namespace accel {
@@ -33,7 +34,7 @@ CpuProgram::~CpuProgram() {
 
 void CpuProgram::resolve(const PlanData& plan) {
   std::unordered_map<std::string_view, const accel_cpu::Kernel*> by_name;
-  for (const accel_cpu::Kernel* k = core_->table.kernels; k->name; ++k) by_name.emplace(k->name, k);
+  for (const accel_cpu::Kernel* k : kernels_of(core_->table)) by_name.emplace(k->name, k);
   size_t operands = 0;
   for (const Command& c : plan.commands) {
     const auto at = by_name.find(c.row->kernel);

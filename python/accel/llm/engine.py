@@ -7,13 +7,16 @@ flight at a time, and the caller waits for it before it fills cells again.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 import accel
 from accel import tensor
 
-from .llama import PADDING, Config, Recording, Step
+from .models.decoder import Decoder
+from .models.graph import PADDING, Graph, Step
 from .weights import Weights
 
 BUCKETS = (16, 32, 64, 128)
@@ -48,27 +51,52 @@ class Ready:
 class Engine:
     """Plans, caches and token buffers of one model. `plans` grows as steps are first used."""
 
-    def __init__(self, device, config: Config, weights: Weights, kv, progress=None):
-        self.device, self.config, self._weights, self._kv = device, config, weights, kv
-        self._progress = progress
+    def __init__(
+        self,
+        device,
+        model: Decoder,
+        weights: Weights,
+        kv,
+        activations: str | None = None,
+        progress: Callable | None = None,
+    ):
+        self.device, self.model, self._weights = device, model, weights
+        self.config, self._activations, self._progress = model.config, activations, progress
         self.runtime = tensor.Runtime(device)
         self.plans: dict[str, object] = {}
         self._ready: dict[Step, Ready] = {}
         self._every: Cell | None = None
-        c = config
-        count = c.layers * c.context * c.kv_heads * c.head_dim
-        self.keys = device.new_buffer(kv, count, "keys")
-        self.values = device.new_buffer(kv, count, "values")
-        self.logits = Cell(device, "logits", accel.F32, c.vocab)
+        self._specs = model.states(kv)
+        self.states = {
+            name: device.new_buffer(spec.dtype, math.prod(spec.shape), name)
+            for name, spec in self._specs.items()
+        }
+        self._scalars = {**model.scalars(), "base": 0}
+        self.logits = Cell(device, "logits", accel.F32, self.config.vocab)
+        self.logprob = Cell(device, "logprob", accel.F32, 1)
         # Two token buffers in turn: a step reads one and writes the other.
         self.token = [Cell(device, f"token_{i}", accel.U32, 1) for i in (0, 1)]
         self._decode = self._prepare_decode()
-        self._positions = self._decode.cells["positions"].view
-        self._length = self._decode.cells["length"].view
+        self._positions = self._cell("positions")
+        self._length = self._cell("length")
+        if "rows" in self._decode.cells:
+            self._decode.cells["rows"].put([1])
+
+    def _cell(self, name: str):
+        """What the host fills before a decode step; a model without attention has no such port."""
+        found = self._decode.cells.get(name)
+        return found.view if found is not None else [0]
 
     @property
     def kv_bytes(self) -> int:
-        return self.keys.bytes + self.values.bytes
+        return sum(buffer.bytes for buffer in self.states.values())
+
+    def start(self) -> None:
+        """Begins a sequence: states that are read before they are written become zero."""
+        for name, spec in self._specs.items():
+            if spec.zero:
+                buffer = self.states[name]
+                self.device.queue.write_buffer(buffer, 0, np.zeros(buffer.count, np.float32))
 
     # ------------------------------------------------------------------ plans
     def ready(self, step: Step) -> Ready:
@@ -80,14 +108,15 @@ class Engine:
     def _compile(self, step: Step):
         name = _plan_name(step)
         b = self.runtime.new_builder(name)
-        Recording(b, self.config, self._weights.held, self._kv, step).record()
+        self.model.record(Graph(b, self._weights.held, self._specs, step, self._activations))
         plan = b.compile(progress=self._progress)
         self.plans[name] = plan
         return plan
 
     def _fill(self, plan, given: dict) -> Ready:
         """Buffers for every port: what is given, weights, caches, and a new cell for the rest."""
-        known = {**self._weights.ports, "keys": self.keys, "values": self.values, **given}
+        made = {"logprob": self.logprob.buffer, **self.states}
+        known = {**self._weights.ports, **made, **given}
         ports, cells = {}, {}
         for port in plan.ports():
             if port.name not in known:
@@ -96,9 +125,8 @@ class Engine:
                 ports[port.name] = cells[port.name].buffer
             else:
                 ports[port.name] = known[port.name]
-        c = self.config
-        values = {"rope_base": c.rope_base, "scale": 1 / math.sqrt(c.head_dim), "base": 0}
-        return Ready(plan, ports, {s.name: values[s.name] for s in plan.scalars()}, cells)
+        scalars = {s.name: self._scalars[s.name] for s in plan.scalars()}
+        return Ready(plan, ports, scalars, cells)
 
     def _prepare(self, step: Step) -> Ready:
         logits = self._all_logits_cell() if step.head == "all" else self.logits
@@ -131,6 +159,7 @@ class Engine:
 
     def prefill(self, ids: Sequence[int], cuts: Sequence[int] | None = None) -> None:
         """Runs ids from position 0: then logits are the last row's and token[0] its argmax."""
+        self.start()
         at = 0
         cuts = list(cuts or self._cuts(len(ids)))
         for i, n in enumerate(cuts):
@@ -140,6 +169,7 @@ class Engine:
 
     def all_logits(self, ids: Sequence[int]) -> Iterator:
         """The logits of every position by chunks: f32 [rows, vocab], valid until the next."""
+        self.start()
         at = 0
         for n in self._cuts(len(ids)):
             self._chunk(ids[at : at + n], at, "all")
@@ -157,10 +187,11 @@ class Engine:
         ready = self.ready(Step(tokens, head))
         cells = ready.cells
         cells["tokens"].put(ids)
-        positions = cells["positions"].view
-        positions[:n] = range(base, base + n)
-        positions[n:] = PADDING
-        fill = {"length": base + n, "last": n - 1, "last_position": base + n - 1}
+        if "positions" in cells:
+            positions = cells["positions"].view
+            positions[:n] = range(base, base + n)
+            positions[n:] = PADDING
+        fill = {"length": base + n, "rows": n, "last": n - 1, "last_position": base + n - 1}
         for name, value in fill.items():
             if name in cells:
                 cells[name].put([value])
@@ -172,7 +203,7 @@ class Engine:
         for plan in self.plans.values():
             plan.close()
         self.runtime.close()
-        cells = [self.logits, *self.token, *self._decode.cells.values()]
+        cells = [self.logits, self.logprob, *self.token, *self._decode.cells.values()]
         for ready in self._ready.values():
             cells += ready.cells.values()
         cells += [self._every] if self._every else []
@@ -180,8 +211,8 @@ class Engine:
         self._ready, self._decode, self._positions, self._length = {}, None, None, None
         for cell in cells:
             cell.close()
-        self.keys.close()
-        self.values.close()
+        for buffer in self.states.values():
+            buffer.close()
 
 
 def _plan_name(step: Step) -> str:

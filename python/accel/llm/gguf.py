@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from .checkpoint import Mapping, TensorInfo
 from .errors import format_error, unsupported
 
 MAGIC = b"GGUF"
@@ -41,15 +42,21 @@ TYPES = {
     1: BlockType("F16", 1, 2),
     2: BlockType("Q4_0", 32, 18),
     3: BlockType("Q4_1", 32, 20),
+    6: BlockType("Q5_0", 32, 22),
+    7: BlockType("Q5_1", 32, 24),
     8: BlockType("Q8_0", 32, 34),
+    10: BlockType("Q2_K", 256, 84),
+    11: BlockType("Q3_K", 256, 110),
+    12: BlockType("Q4_K", 256, 144),
+    13: BlockType("Q5_K", 256, 176),
+    14: BlockType("Q6_K", 256, 210),
     30: BlockType("BF16", 1, 2),
 }
 # Types that a file may name and that have no planes here, for the refusal's text.
 OTHER_TYPES = {
-    6: "Q5_0", 7: "Q5_1", 9: "Q8_1", 10: "Q2_K", 11: "Q3_K", 12: "Q4_K", 13: "Q5_K", 14: "Q6_K",
-    15: "Q8_K", 16: "IQ2_XXS", 17: "IQ2_XS", 18: "IQ3_XXS", 19: "IQ1_S", 20: "IQ4_NL", 21: "IQ3_S",
-    22: "IQ2_S", 23: "IQ4_XS", 24: "I8", 25: "I16", 26: "I32", 27: "I64", 28: "F64", 29: "IQ1_M",
-    34: "TQ1_0", 35: "TQ2_0", 39: "MXFP4", 40: "NVFP4",
+    9: "Q8_1", 15: "Q8_K", 16: "IQ2_XXS", 17: "IQ2_XS", 18: "IQ3_XXS", 19: "IQ1_S", 20: "IQ4_NL",
+    21: "IQ3_S", 22: "IQ2_S", 23: "IQ4_XS", 24: "I8", 25: "I16", 26: "I32", 27: "I64", 28: "F64",
+    29: "IQ1_M", 34: "TQ1_0", 35: "TQ2_0", 39: "MXFP4", 40: "NVFP4",
 }  # fmt: skip
 
 _BOOL, _STRING, _ARRAY = 7, 8, 9
@@ -63,18 +70,6 @@ _U32, _U64 = _SCALARS[4], _SCALARS[10]
 _LEAST_BYTES = {**{t: s.size for t, s in _SCALARS.items()}, _STRING: 8, _ARRAY: 12}
 _LEAST_KEY = 8 + 4 + 1  # name length, type, one byte of value
 _LEAST_TENSOR = 8 + 4 + 8 + 4 + 8  # name length, dims, one extent, type, offset
-
-
-@dataclass(frozen=True)
-class TensorInfo:
-    """Where a tensor lies. shape is outermost axis first, the reverse of the file's order."""
-
-    name: str
-    type: int
-    type_name: str
-    shape: tuple[int, ...]
-    offset: int  # from the start of the file
-    bytes: int
 
 
 class Cursor:
@@ -190,21 +185,19 @@ class GGUF:
         self.path = os.fspath(path)
         if os.path.isdir(self.path):
             raise unsupported(f"{self.path}: is a folder and must be a GGUF file")
-        with open(self.path, "rb") as file:
-            self.file_bytes = os.fstat(file.fileno()).st_size
-            if self.file_bytes == 0:  # which mmap refuses in words of its own
-                raise format_error(self.path, "the file is empty at offset 0")
-            self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        self._file = Mapping(self.path)
+        self.file_bytes = self._file.size
         try:
-            self._parse(Cursor(self.path, self._map, self.file_bytes))
+            if self.file_bytes == 0:
+                raise format_error(self.path, "the file is empty at offset 0")
+            self._parse(Cursor(self.path, self._file.map, self.file_bytes))
         except BaseException:
-            self._map.close()
+            self.close()
             raise
-        self._bytes = np.frombuffer(self._map, dtype=np.uint8)
 
     def _parse(self, cursor: Cursor) -> None:
         cursor.need(4, "the magic")
-        magic = self._map[:4]
+        magic = self._file.map[:4]
         if magic != MAGIC:
             raise cursor.fail(f"the magic is {magic!r} and must be {MAGIC!r}")
         cursor.at = 4
@@ -292,20 +285,13 @@ class GGUF:
     def blocks(self, name: str) -> np.ndarray:
         """The tensor's bytes as stored: u8, read-only, in the mapping."""
         t = self.tensors[name]
-        return self._bytes[t.offset : t.offset + t.bytes]
+        return self._file.blocks(t.offset, t.bytes)
 
     def release(self, name: str) -> None:
         """Lets the system drop the tensor's pages; reading them again brings them back."""
         t = self.tensors[name]
-        page = mmap.PAGESIZE
-        begin, end = -(-t.offset // page) * page, (t.offset + t.bytes) // page * page
-        if end > begin and hasattr(mmap, "MADV_DONTNEED"):
-            self._map.madvise(mmap.MADV_DONTNEED, begin, end - begin)
+        self._file.release(t.offset, t.bytes)
 
     def close(self) -> None:
         """Ends the mapping, or leaves that to the last array that still looks into it."""
-        self._bytes = None
-        try:
-            self._map.close()
-        except BufferError:
-            pass
+        self._file.close()

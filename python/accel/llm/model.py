@@ -20,21 +20,22 @@ from accel.tensor import SamplingOptions, Stream
 
 from .engine import BUCKETS, Engine
 from .errors import attr_error, bind_error, format_error, unsupported
-from .gguf import GGUF
-from .llama import DEFAULT_CONTEXT, Step, read_config
+from .load import Opened, open_checkpoint
 from .locate import locate
+from .models.graph import Step
 from .sampler import Sampler, structure
 from .text import TextStream
-from .tokenizer import Tokenizer
 from .weights import Weights
 
+DEFAULT_CONTEXT = 8192
+_ACTIVATIONS = ("int8", "f16", "bf16")
 _KV = {"f16": accel.F16, "f32": accel.F32}
 _ROWS_AT_ONCE = 16  # of logits widened to f64 together
 
 
 @dataclass(frozen=True)
 class Token:
-    """A generated token; text holds whole characters.
+    """A generated token; text holds whole characters, logprob is of the unmodified logits.
 
     stop is None but on the last one, where it is "eos", "stop", "length" or "context". The token
     that ends a text as "eos" adds no text of its own.
@@ -42,6 +43,7 @@ class Token:
 
     id: int
     text: str
+    logprob: float
     stop: str | None
 
 
@@ -74,41 +76,53 @@ def load(
     device=None,
     kv: str = "f16",
     context: int | None = None,
+    activations: str | None = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> Model:
-    """Reads a GGUF file, or an installed package's checkpoint by its name, and compiles its plans.
+    """Reads a checkpoint and compiles its plans.
 
-    device None opens the CPU with all cores. kv is the type of the cache, context its positions:
-    None is the checkpoint's own, at most 8192. progress(stage, done, total) hears of read, convert
-    and compile's stages. Plain tensors stay in the mapped file: while the model is open, nobody may
-    shorten or overwrite it (replace it by renaming a new file into its place).
+    A checkpoint is a GGUF file, a folder with config.json and safetensors, or the name of an
+    installed package that holds one. device None opens the CPU with all cores. kv is the type of
+    the cache, context its positions: None is the checkpoint's own, at most 8192. activations is
+    what the quantized products round their rows to: None, "int8", "f16" or "bf16".
+    progress(stage, done, total) hears of read, convert and compile's stages. Plain tensors stay in
+    the mapped file: while the model is open, nobody may shorten or overwrite it (replace it by
+    renaming a new file into its place).
     """
     if not isinstance(kv, str) or kv not in _KV:
         raise attr_error("load", "kv", repr(kv), "'f16' or 'f32'")
     if context is not None and (type(context) is not int or context < 1):
         raise attr_error("load", "context", repr(context), "None or a positive int")
+    if activations is not None and activations not in _ACTIVATIONS:
+        names = ", ".join(repr(a) for a in _ACTIVATIONS)
+        raise attr_error("load", "activations", repr(activations), f"None or one of {names}")
     if device is not None and not isinstance(device, accel.Device):
         raise TypeError(f"load: device is {device!r:.60} and must be a Device or None")
     if device is not None and device.info.backend != "cpu":
         raise unsupported(f"load: device is {device.info.backend} and must be cpu")
     started = time.perf_counter()
-    file, owned = GGUF(locate(path_or_name)), None
+    found, owned = open_checkpoint(locate(path_or_name)), None
+    weights = None
     try:
         if progress:
             progress("read", 1, 1)
-        tokenizer = Tokenizer(file.path, file.metadata)
-        config = _with_context(read_config(file, tokenizer), context)
+        model = found.model
+        model.config = _with_context(model.config, context)
         if device is None:
             device = owned = accel.open_cpu()
-        weights = Weights(file, device.info.threads, progress)
-        engine = Engine(device, config, weights, _KV[kv], progress)
+        weights = Weights(found.file, list(model.parts()), device, progress)
+        for name, array in model.constants().items():
+            weights.constant(name, array)
+        engine = Engine(device, model, weights, _KV[kv], activations, progress)
         for tokens in BUCKETS:
             engine.ready(Step(tokens, "last"))
         engine.ready(Step(BUCKETS[-1], "none"))
     except BaseException:
-        file.close()
+        if weights is not None:
+            weights.close()
+        found.file.close()
         raise
-    return Model(file, tokenizer, weights, engine, owned, time.perf_counter() - started)
+    return Model(found, weights, engine, owned, time.perf_counter() - started)
 
 
 def _with_context(config, context: int | None):
@@ -122,10 +136,10 @@ def _with_context(config, context: int | None):
 class Model:
     """A checkpoint ready to run. Made by load(); one sequence at a time, from any thread."""
 
-    def __init__(self, file, tokenizer, weights, engine, owned_device, load_seconds: float):
-        self.tokenizer: Tokenizer = tokenizer
+    def __init__(self, found: Opened, weights, engine, owned_device, load_seconds: float):
+        self.tokenizer = found.tokenizer
         self.config = engine.config
-        self._file, self._weights, self._engine = file, weights, engine
+        self._file, self._weights, self._engine = found.file, weights, engine
         self._owned_device, self._load_seconds = owned_device, load_seconds
         self._samplers: dict[tuple, Sampler] = {}
         self._busy, self._closed = threading.Lock(), False
@@ -138,7 +152,9 @@ class Model:
 
     def report(self) -> Report:
         tensors = tuple(
-            (h.name, h.stored, h.text, h.max_error) for h in self._weights.held.values()
+            (name, h.stored, h.text, h.max_error)
+            for h in self._weights.held.values()
+            for name in h.names
         )
         info = self._engine.device.info
         return Report(
@@ -182,6 +198,8 @@ class Model:
         stop = (stop,) if isinstance(stop, str) else tuple(stop)
         if not all(isinstance(s, str) and s for s in stop):
             raise attr_error("generate", "stop", repr(stop), "strings that are not empty")
+        if stop:
+            self.tokenizer.decode([])  # which a checkpoint without text refuses
         if options.top_k > self.config.vocab:
             raise attr_error("generate", "top_k", options.top_k, f"at most {self.config.vocab}")
         ends = frozenset() if ignore_eos else self.tokenizer.stops
@@ -201,6 +219,7 @@ class Model:
             try:
                 for n in range(1, run.max_tokens + 1):
                     token = int(engine.token[slot].view[0])
+                    logprob = float(engine.logprob.view[0])
                     end = run.end(token, n, position == self.config.context)
                     if end is None:
                         # The next step runs while this token's text is made and used.
@@ -208,7 +227,7 @@ class Model:
                     data = b"" if end == "eos" else self.tokenizer.token_bytes(token)
                     piece = text.feed(data, end is not None)
                     end = "stop" if text.stopped else end
-                    yield Token(token, piece, end)
+                    yield Token(token, piece, logprob, end)
                     if end:
                         return
                     fence.wait()
@@ -336,7 +355,7 @@ class Model:
             for sampler in self._samplers.values():
                 sampler.close()
             self._engine.close()
-            self._weights.ports.clear()
+            self._weights.close()
             self._file.close()
         if self._owned_device is not None:
             self._owned_device.close()

@@ -9,12 +9,14 @@ import accel
 from accel import tensor
 
 from .engine import Cell, Engine
+from .models.decoder import logprob
 
 PREFIX = "sampling"
 
 
 class Sampler:
-    """Draws tokens on the device from the logits that a step has left there, into token[0].
+    """Draws tokens on the device from the logits that a step has left there, into token[0], and
+    their log-probabilities.
 
     Serves one sequence at a time. Penalties count the whole sequence, prompt included.
     """
@@ -23,7 +25,11 @@ class Sampler:
         self._capacity, vocab = engine.config.context, engine.config.vocab
         b = engine.runtime.new_builder("sample")
         logits = b.input("logits", accel.F32, [vocab])
-        ports = {"logits": engine.logits.buffer, "next": engine.token[0].buffer}
+        ports = {
+            "logits": engine.logits.buffer,
+            "next": engine.token[0].buffer,
+            "logprob": engine.logprob.buffer,
+        }
         self._draw = self._history = self._counts = None
         draws = history = counts = None
         if not options.greedy():
@@ -38,6 +44,7 @@ class Sampler:
         tensor.declare_sampling_scalars(b, options, PREFIX)
         token = tensor.sample(logits, draws, history, counts, options=options, prefix=PREFIX)
         b.output("next", token)
+        b.output("logprob", logprob(tensor.reshape(logits, [1, vocab]), token))
         self.plan = b.compile()
         self._bound = self.plan.bind(ports, options.scalars(PREFIX, 0, self._capacity))
         self._stream, self._seen = None, 0

@@ -11,18 +11,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from .errors import attr_error, format_error, unsupported
+from .template import ChatTemplate, check_messages, guarded, need, unused_mark
 
 # token_type values of a GGUF vocabulary.
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
-# Private-use characters: one that the text lacks marks where it must not be parsed.
-_MARKS = [chr(c) for c in range(0xE000, 0xE100)]
-
-
-def _need(module: str):
-    try:
-        return __import__(module, fromlist=["_"])
-    except ImportError as e:
-        raise ImportError(f"accel.llm needs {module}: pip install 'accel-tensor[llm]'") from e
 
 
 def _pre_smollm(pre):
@@ -35,7 +27,28 @@ def _pre_gpt2(pre):
     return pre.ByteLevel(add_prefix_space=False, use_regex=True)
 
 
-PRE = {"smollm": _pre_smollm, "gpt-2": _pre_gpt2}
+def _split(pattern: str):
+    """Pieces by a pattern of the checkpoint's family, then bytes."""
+
+    def make(pre):
+        rule = need("tokenizers").Regex(pattern)
+        byte_level = pre.ByteLevel(add_prefix_space=False, use_regex=False)
+        return pre.Sequence([pre.Split(rule, behavior="isolated", invert=False), byte_level])
+
+    return make
+
+
+# Words with what stands before them, numbers in runs of up to `{n}`, other signs, line ends, space.
+_WORDS = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{n}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+    r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+PRE = {
+    "smollm": _pre_smollm,
+    "gpt-2": _pre_gpt2,
+    "llama-bpe": _split(_WORDS.replace("{n}", "{1,3}")),
+    "qwen2": _split(_WORDS.replace("{n}", "")),
+}
 
 
 def byte_alphabet() -> dict[str, int]:
@@ -70,7 +83,13 @@ class Tokenizer:
         )
         self._first_chars = {t[0] for t in parsed}
         self._model = self._build()
-        self._compiled_template = None
+        token = lambda i: "" if i is None else self._tokens[i]  # noqa: E731
+        self._template = ChatTemplate(
+            path,
+            "key 'tokenizer.chat_template'",
+            metadata.get("tokenizer.chat_template"),
+            {"bos_token": token(self.bos), "eos_token": token(self.eos)},
+        )
 
     # ------------------------------------------------------------------ from the file
     def _read(self, metadata: dict[str, Any]) -> None:
@@ -98,7 +117,6 @@ class Tokenizer:
         self.add_bos = bool(metadata.get("tokenizer.ggml.add_bos_token", False))
         if self.add_bos and self.bos is None:
             raise format_error(self._path, "the file asks for a BOS token and names none")
-        self._template = metadata.get("tokenizer.chat_template")
 
     def _strings(self, metadata: dict[str, Any], key: str) -> list[str]:
         value = metadata.get(key)
@@ -150,7 +168,7 @@ class Tokenizer:
         return re.compile("(" + "|".join(map(re.escape, longest_first)) + ")")
 
     def _build(self):
-        tokenizers = _need("tokenizers")
+        tokenizers = need("tokenizers")
         bpe = tokenizers.models.BPE(vocab=self._ids, merges=self._merges)
         model = tokenizers.Tokenizer(bpe)
         model.pre_tokenizer = PRE[self._pre](tokenizers.pre_tokenizers)
@@ -187,13 +205,10 @@ class Tokenizer:
 
         Control tokens come from the template alone: their text inside a message is text.
         """
-        self._check_messages(messages)
-        mark = self._unused_mark(messages)
-        guarded = [
-            {k: self._guard(v, mark) if isinstance(v, str) else v for k, v in m.items()}
-            for m in messages
-        ]
-        return self._encode(self._render(guarded), True, mark)
+        check_messages(messages)
+        mark = unused_mark(self._template.source, messages)
+        text = self._template.render(guarded(messages, self._first_chars, mark))
+        return self._encode(text, True, mark)
 
     # ------------------------------------------------------------------ inside
     def _encode(self, text: str, special: bool, mark: str = "") -> list[int]:
@@ -226,59 +241,3 @@ class Tokenizer:
             byte = next(b for b in raw if b in self._missing)
             must = "text whose every byte has a token in this vocabulary"
             raise attr_error("encode", "text", f"text with byte 0x{byte:02x}", must)
-
-    def _check_messages(self, messages: Sequence[dict[str, str]]) -> None:
-        if isinstance(messages, (str, dict)) or not messages:
-            raise attr_error("chat", "messages", repr(messages), "a list of role and content")
-        for i, m in enumerate(messages):
-            texts = isinstance(m, dict) and all(
-                isinstance(m.get(k), str) for k in ("role", "content")
-            )
-            if not texts:
-                raise attr_error("chat", f"messages[{i}]", repr(m), "a dict with role and content")
-
-    def _unused_mark(self, messages: Sequence[dict[str, str]]) -> str:
-        texts = [v for m in messages for v in m.values() if isinstance(v, str)]
-        text = "".join([self._template or "", *texts])
-        for mark in _MARKS:
-            if mark not in text:
-                return mark
-        raise attr_error("chat", "messages", "text with every private-use mark", "ordinary text")
-
-    def _guard(self, text: str, mark: str) -> str:
-        """Splits whatever could begin a control token, so that none is found in the text."""
-        return "".join(c + mark if c in self._first_chars else c for c in text)
-
-    def _render(self, messages: list[dict[str, str]]) -> str:
-        jinja2 = _need("jinja2")
-        if self._compiled_template is None:
-            self._compiled_template = self._compile_template(jinja2)
-        token = lambda i: "" if i is None else self._tokens[i]  # noqa: E731
-        try:
-            return self._compiled_template.render(
-                messages=messages,
-                add_generation_prompt=True,
-                bos_token=token(self.bos),
-                eos_token=token(self.eos),
-            )
-        except jinja2.TemplateError as e:
-            raise attr_error(
-                "chat", "messages", f"refused by the template ({e})", "what it takes"
-            ) from e
-
-    def _compile_template(self, jinja2):
-        if not isinstance(self._template, str):
-            raise unsupported(f"{self._path}: the checkpoint has no chat template")
-        sandbox = _need("jinja2.sandbox")
-
-        def raise_exception(message):
-            raise jinja2.TemplateError(message)
-
-        env = sandbox.ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
-        env.globals["raise_exception"] = raise_exception
-        try:
-            return env.from_string(self._template)
-        except jinja2.TemplateError as e:
-            raise format_error(
-                self._path, f"key 'tokenizer.chat_template' is no template ({e})"
-            ) from e

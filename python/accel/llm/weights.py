@@ -1,29 +1,59 @@
-"""Holds a checkpoint's tensors as a device wants them, and declares them in a graph.
+"""Holds a checkpoint's tensors as a device wants them.
 
-Quantized tensors become the planes of Int4 and Quantized, exactly; float tensors stay where they
-lie in the mapped file. Each tensor's planes are ports named after it.
+Quantized tensors become the planes of Int4 and Quantized; float matrices stay where they lie in the
+mapped file. Each tensor's planes are ports named after it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 import accel
-from accel import quant, tensor
+from accel import quant
 
-from .gguf import GGUF, TensorInfo
+from .checkpoint import Checkpoint, TensorInfo
+from .errors import format_error, unsupported
 
-_FLOAT = {"F32": (accel.F32, np.float32), "F16": (accel.F16, np.float16)}
+_DTYPES = {"float32": accel.F32, "float16": accel.F16}
+_FLOATS = {"F32": (accel.F32, 4), "F16": (accel.F16, 2), "BF16": (accel.BF16, 2)}
+_NUMPY = {"F32": np.float32, "F16": np.float16, "BF16": np.uint16}
+_HALF_BITS = 16  # of an f32, that bf16 leaves out
+
+
+@dataclass(frozen=True)
+class Part:
+    """One operand of the graph: its name there, its shape, and the tensors that hold it.
+
+    kind "matrix" and "table" stay as they are stored ("table": rows must be gatherable); "vector"
+    is f32 after `change`. Several stored tensors are stacked along a new first axis.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    stored: tuple[str, ...]
+    kind: str = "matrix"
+    change: Callable[[np.ndarray], np.ndarray] | None = None
+    changed: str = ""  # what change does, for the report
+
+    @property
+    def port(self) -> str:
+        """The stored name; of a stack the first one's."""
+        return self.stored[0]
+
+    @property
+    def stored_shape(self) -> tuple[int, ...]:
+        return self.shape if len(self.stored) == 1 else self.shape[1:]
 
 
 @dataclass(frozen=True)
 class Held:
-    """How a tensor is held: `form` is int4, int8 or array; `text` says it in the report's words."""
+    """How an operand is held: `form` is int4, int8 or array; `text` says it in a report's words."""
 
-    name: str
+    port: str
+    names: tuple[str, ...]
     shape: tuple[int, ...]
     form: str
     dtype: object
@@ -34,83 +64,156 @@ class Held:
     max_error: float
 
 
-class Weights:
-    """`ports` maps a port's name to its array; `held` a tensor's name to how it is held."""
+def plus_one(w: np.ndarray) -> np.ndarray:
+    return w + np.float32(1)
 
-    def __init__(self, file: GGUF, threads: int = 0, progress: Callable | None = None):
+
+def check_parts(file: Checkpoint, parts: Sequence[Part], family: str, ignored=()) -> None:
+    """Every part must be there in its shape, and every tensor of the file must be of a part."""
+    known = set()
+    for part in parts:
+        for name in part.stored:
+            info = file.tensors.get(name)
+            if info is None:
+                raise format_error(file.path, f"tensor {name!r} is missing")
+            if _squeezed(info.shape) != _squeezed(part.stored_shape):
+                must = f"must be {list(part.stored_shape)}"
+                raise format_error(file.path, f"tensor {name!r} is {list(info.shape)} and {must}")
+            _check_type(file, part, info)
+            known.add(name)
+    for name in sorted(set(file.tensors) - known):
+        if not any(name.startswith(i) or name.endswith(i) for i in ignored):
+            raise unsupported(f"{file.path}: tensor {name!r} has no place in a {family} graph")
+
+
+def _squeezed(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(n for n in shape if n != 1)
+
+
+def _check_type(file: Checkpoint, part: Part, info: TensorInfo) -> None:
+    stored = f"{file.path}: tensor {info.name!r} is stored as {info.type_name}"
+    if info.type is None and info.type_name not in _FLOATS:
+        raise unsupported(f"{stored} and must be F32, F16 or BF16")
+    if part.kind == "vector" and info.type_name not in _FLOATS:
+        raise unsupported(f"{stored} and must be F32, F16 or BF16")
+    if part.kind == "table" and info.type_name in ("Q4_0", "Q4_1", "Q4_K"):
+        must = "which is held in int4, and must be of a type which rows can be gathered from"
+        raise unsupported(f"{stored}, {must}")
+
+
+class Weights:
+    """`ports` maps a port's name to its memory; `held` a part's name to how it is held."""
+
+    def __init__(self, file: Checkpoint, parts: Sequence[Part], device, progress=None):
         self.ports: dict[str, object] = {}
         self.held: dict[str, Held] = {}
-        for i, info in enumerate(file.tensors.values()):
-            self._hold(file, info, threads)
+        self.bytes = 0
+        self._device, self._file = device, file
+        self._buffers: list = []
+        for i, part in enumerate(parts):
+            self._hold(part)
             if progress:
-                progress("convert", i + 1, len(file.tensors))
-        self.bytes = sum(a.nbytes for a in self.ports.values())
+                progress("convert", i + 1, len(parts))
 
-    def _hold(self, file: GGUF, info: TensorInfo, threads: int) -> None:
-        blocks = file.blocks(info.name)
-        if info.type_name in _FLOAT and info.offset % 4 == 0:
-            dtype, numpy_dtype = _FLOAT[info.type_name]
-            self.ports[info.name] = blocks.view(numpy_dtype)
-            self._note(info, "array", dtype, f"{info.type_name.lower()} in the file")
-            return
-        planes, max_error = quant.gguf_planes(info.type_name, blocks, info.shape, threads)
-        if isinstance(planes, quant.Int4Planes):
-            self._hold_int4(info, planes, max_error)
-        elif isinstance(planes, quant.Int8Planes):
-            self.ports[info.name + ".quants"] = planes.quants
-            self.ports[info.name + ".scales"] = planes.scales
-            self._note(info, "int8", accel.F16, "int8 block 32", max_error)
+    def constant(self, name: str, array: np.ndarray) -> None:
+        """A port that is not of the file."""
+        self.ports[name] = array
+        self.bytes += array.nbytes
+
+    def _hold(self, part: Part) -> None:
+        infos = [self._file.tensors[name] for name in part.stored]
+        types = sorted({i.type_name for i in infos})
+        if len(types) > 1:
+            names = " and ".join(types)
+            raise unsupported(f"{self._file.path}: the stack of {part.port!r} is stored as {names}")
+        if part.kind == "vector":
+            self._hold_vector(part, infos)
+        elif types[0] in _FLOATS:
+            self._hold_float(part, infos)
         else:
-            self.ports[info.name] = planes
-            dtype = accel.BF16 if info.type_name == "BF16" else _FLOAT[info.type_name][0]
-            self._note(info, "array", dtype, info.type_name.lower(), max_error)
-        file.release(info.name)
+            self._hold_quantized(part, infos)
 
-    def _hold_int4(self, info: TensorInfo, planes, max_error: float) -> None:
+    def _hold_vector(self, part: Part, infos: list[TensorInfo]) -> None:
+        raw = [self._file.blocks(i.name) for i in infos]
+        stored, text = infos[0].type_name, "f32"
+        rows = [widened(r, stored) for r in raw]
+        value = rows[0] if len(rows) == 1 else np.stack(rows)
+        if part.change is not None:
+            value, text = part.change(value), f"f32, {part.changed}"
+        value = np.require(value, np.float32, ["C", "A"]).reshape(part.shape)
+        if np.may_share_memory(value, raw[0]):
+            text = "f32 in the file"
+        self._put(part.port, value, value.nbytes)
+        self._note(part, stored, "array", accel.F32, text)
+
+    def _hold_float(self, part: Part, infos: list[TensorInfo]) -> None:
+        stored = infos[0].type_name
+        dtype, size = _FLOATS[stored]
+        if len(infos) == 1 and infos[0].offset % size == 0:
+            raw, text = self._file.blocks(infos[0].name), f"{stored.lower()} in the file"
+        else:
+            # Stacked, or where no element is aligned: a copy.
+            raw = np.concatenate([self._file.blocks(i.name) for i in infos])
+            text = stored.lower()
+        if dtype == accel.BF16:  # which numpy cannot name without help: the device's view can
+            value = self._view(raw, dtype)
+        else:
+            value = raw.view(_NUMPY[stored])
+        self._put(part.port, value, raw.nbytes)
+        self._note(part, stored, "array", dtype, text)
+
+    def _view(self, raw: np.ndarray, dtype):
+        buffer = self._device.from_dlpack(raw)
+        self._buffers.append(buffer)
+        return buffer.view_as(dtype, 0, buffer.count // 2)
+
+    def _hold_quantized(self, part: Part, infos: list[TensorInfo]) -> None:
+        # Blocks lie along rows, so those of a stack follow one another.
+        raw = [self._file.blocks(i.name) for i in infos]
+        blocks = raw[0] if len(raw) == 1 else np.concatenate(raw)
+        stored, threads = infos[0].type_name, self._device.info.threads
+        planes, error = quant.gguf_planes(stored, blocks, part.shape, threads)
+        if isinstance(planes, quant.Int4Planes):
+            self._hold_int4(part, stored, planes, error)
+        elif isinstance(planes, quant.Int8Planes):
+            self._put(part.port + ".quants", planes.quants, planes.quants.nbytes)
+            self._put(part.port + ".scales", planes.scales, planes.scales.nbytes)
+            self._note(part, stored, "int8", accel.F16, "int8 block 32", error)
+        else:
+            dtype = _DTYPES[planes.dtype.name]
+            self._put(part.port, planes, planes.nbytes)
+            self._note(part, stored, "array", dtype, str(dtype), error)
+        for info in infos:
+            self._file.release(info.name)
+
+    def _hold_int4(self, part: Part, stored: str, planes, error: float) -> None:
         affine = planes.biases is not None
-        self.ports[info.name + ".codes"] = planes.codes
-        self.ports[info.name + ".scales"] = planes.scales
         offsets = ("biases", planes.biases) if affine else ("zeros", planes.zeros)
-        self.ports[f"{info.name}.{offsets[0]}"] = offsets[1]
+        for name, plane in (("codes", planes.codes), ("scales", planes.scales), offsets):
+            self._put(f"{part.port}.{name}", plane, plane.nbytes)
+        dtype = _DTYPES[planes.scales.dtype.name]
         text = f"int4 group {planes.group} {'affine' if affine else 'zeros'}"
-        self._note(info, "int4", accel.F16, text, max_error, affine, planes.group)
+        if dtype != accel.F16:
+            text += f" {dtype}"
+        self._note(part, stored, "int4", dtype, text, error, affine, planes.group)
 
-    def _note(self, info, form, dtype, text, max_error=0.0, affine=False, group=32) -> None:
-        self.held[info.name] = Held(
-            info.name, info.shape, form, dtype, affine, group, info.type_name, text, max_error
+    def _put(self, name: str, value: object, count: int) -> None:
+        self.ports[name] = value
+        self.bytes += count
+
+    def _note(self, part, stored, form, dtype, text, error=0.0, affine=False, group=32) -> None:
+        self.held[part.name] = Held(
+            part.port, part.stored, part.shape, form, dtype, affine, group, stored, text, error
         )
 
+    def close(self) -> None:
+        self.ports.clear()
+        for buffer in self._buffers:
+            buffer.close()
 
-class Declared:
-    """The weights of one recording: each declared at its first use, and the operators that fit."""
 
-    def __init__(self, builder, held: dict[str, Held]):
-        self._builder, self._held = builder, held
-        self._declared: dict[str, object] = {}
-
-    def _get(self, name: str):
-        if name not in self._declared:
-            h = self._held[name]
-            if h.form == "int4":
-                value = self._builder.int4(name, h.shape, group=h.group, affine=h.affine)
-            elif h.form == "int8":
-                value = self._builder.quantized(name, h.shape)
-            else:
-                value = self._builder.weight(name, h.dtype, h.shape)
-            self._declared[name] = value
-        return self._declared[name]
-
-    def gain(self, name: str):
-        return self._get(name)
-
-    def rows(self, name: str, ids):
-        """The rows of a table that the ids name, in f32."""
-        gather = tensor.quant_gather_rows if self._held[name].form == "int8" else tensor.gather_rows
-        return gather(self._get(name), ids)
-
-    def product(self, x, name: str):
-        """x [M, K] times the tensor [N, K], in f32."""
-        multiply = {
-            "int4": tensor.int4_matmul, "int8": tensor.quant_matmul, "array": tensor.matmul
-        }[self._held[name].form]  # fmt: skip
-        return multiply(x, self._get(name), w_order="nk")
+def widened(raw: np.ndarray, stored: str) -> np.ndarray:
+    """A float tensor's values in f32: in place where it is f32 and aligned."""
+    if stored == "BF16":
+        return (raw.view(np.uint16).astype(np.uint32) << _HALF_BITS).view(np.float32)
+    return raw.view(_NUMPY[stored]).astype(np.float32, copy=False)

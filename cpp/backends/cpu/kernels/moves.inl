@@ -1,4 +1,4 @@
-// What only moves values: copy, contiguous, the gathers, scatter_rows.
+// What only moves values: copy, contiguous, the gathers, scatter_rows, take.
 
 static u32 copy_chunks(const void* params, u32 threads) {
   const CopyParams& p = *(const CopyParams*)params;
@@ -110,4 +110,18 @@ static void scatter_rows_run(const KernelArgs* a, u32 chunk, u32 n_chunks, void*
     __builtin_memcpy(state + (u64)ids[row] * p.width + r.lo, rows + row * p.width + r.lo,
                      (r.hi - r.lo) * sizeof(T));
   }
+}
+
+static u32 take_chunks(const void* params, u32 threads) {
+  return chunks_of(((const RowsParams*)params)->rows, kGrain, threads);
+}
+template <class T>
+static void take_run(const KernelArgs* a, u32 chunk, u32 n_chunks, void*) {
+  const RowsParams& p = *(const RowsParams*)a->params;
+  const T* x = (const T*)a->buf[0];        // [rows, width]
+  const u32* ids = (const u32*)a->buf[1];  // [rows]
+  T* out = (T*)a->buf[2];                  // [rows]
+  const Range r = range_of(p.rows, 16, chunk, n_chunks);
+  for (u64 row = r.lo; row < r.hi; ++row)
+    out[row] = ids[row] < p.width ? x[row * p.width + ids[row]] : (T)0;
 }

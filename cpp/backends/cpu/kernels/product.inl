@@ -111,3 +111,21 @@ template <class T>
 static ACCEL_INLINE void widen(const T* p, u32 count, float* dst) {
   dequant(FloatWeight<T>{p}, 0, count, dst);
 }
+
+static ACCEL_INLINE float widen_one(float v) {
+  return v;
+}
+static ACCEL_INLINE float widen_one(bf16 v) {
+  const u32 bits = (u32)v.bits << 16;
+  float f;
+  __builtin_memcpy(&f, &bits, 4);
+  return f;
+}
+static ACCEL_INLINE float widen_one(f16 v) {
+#if ACCEL_ISA_avx512 || ACCEL_ISA_avx2
+  return _cvtsh_ss(v.bits);
+#else
+  const f16 four[4] = {v, v, v, v};
+  return v_load(four)[0];
+#endif
+}

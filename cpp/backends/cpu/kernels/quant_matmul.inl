@@ -10,24 +10,6 @@ struct Int8Rows {
   Int8Weight any;
 };
 
-static ACCEL_INLINE float widen_one(float v) {
-  return v;
-}
-static ACCEL_INLINE float widen_one(bf16 v) {
-  const u32 bits = (u32)v.bits << 16;
-  float f;
-  __builtin_memcpy(&f, &bits, 4);
-  return f;
-}
-static ACCEL_INLINE float widen_one(f16 v) {
-#if ACCEL_ISA_avx512 || ACCEL_ISA_avx2
-  return _cvtsh_ss(v.bits);
-#else
-  const f16 four[4] = {v, v, v, v};
-  return v_load(four)[0];
-#endif
-}
-
 static ACCEL_INLINE void dequant(const Int8Weight& s, u64 i, u32 count, float* dst) {
   while (count) {
     const u32 length = least(count, 32 - (u32)(i % 32));

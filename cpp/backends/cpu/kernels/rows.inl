@@ -1,5 +1,5 @@
-// rms_norm, softmax and rope: kernels over the rows of the last axis. Sums have the order lane16
-// over the row.
+// rms_norm, softmax, log_softmax and rope: kernels over the rows of the last axis. Sums have the
+// order lane16 over the row.
 
 static u32 rows_chunks(const void* params, u32 threads) {
   const RowsParams& p = *(const RowsParams*)params;
@@ -72,16 +72,21 @@ static ACCEL_INLINE void exp_columns(const float* x, float* out, Range r, F16x m
   const int rest = (int)(r.hi - c);
   if (rest) store_n(out + c, math_exp(load_n(x + c, rest) - most), rest);
 }
-static ACCEL_INLINE void divide_columns(const float* x, float* out, Range r, F16x sum) {
+// out[c] = e[c] / sum, or (x[c] - most) - log(sum) of log_softmax, for the columns of r.
+template <bool log>
+static ACCEL_INLINE void finish_columns(const float* x, const float* e, float* out, Range r,
+                                        F16x most, F16x sum) {
+  const F16x last = log ? math_log(sum) : sum;
   u64 c = r.lo;
-  for (; c + 16 <= r.hi; c += 16) store(out + c, load(x + c) / sum);
-  const int rest = (int)(r.hi - c);
-  if (rest) store_n(out + c, load_n(x + c, rest) / sum, rest);
+  for (; c + 16 <= r.hi; c += 16)
+    store(out + c, log ? (load(x + c) - most) - last : load(e + c) / last);
+  const int n = (int)(r.hi - c);
+  if (n) store_n(out + c, log ? (load_n(x + c, n) - most) - last : load_n(e + c, n) / last, n);
 }
 
 // Many rows: whole rows in phase one, nothing in phase two. Up to kCutRows rows are cut into pieces
 // of columns, so that one long row feeds several threads: phase one writes the exponentials to
-// scratch, each piece finding the row's maximum itself, and phase two divides, each piece summing
+// scratch, each piece finding the row's maximum itself, and phase two finishes, each piece summing
 // the row itself.
 enum { kCutRows = 4 };
 static u32 softmax_chunks(const void* params, u32 threads) {
@@ -89,7 +94,7 @@ static u32 softmax_chunks(const void* params, u32 threads) {
   const u64 n = chunks_of((u64)p.rows * p.width, kGrain / 2, threads);
   return (u32)(p.rows > kCutRows ? at_most(n, p.rows) : n);
 }
-static u32 softmax_divide_chunks(const void* params, u32 threads) {
+static u32 softmax_finish_chunks(const void* params, u32 threads) {
   const RowsParams& p = *(const RowsParams*)params;
   return p.rows > kCutRows ? 1 : softmax_chunks(params, threads);
 }
@@ -102,6 +107,7 @@ static ACCEL_INLINE Range columns_in(Range r, u64 row, u64 padded, u32 width) {
   const u64 start = row * padded, lo = r.lo > start ? r.lo - start : 0;
   return {at_most(lo, width), at_most(r.hi - start, width)};
 }
+template <bool log>
 static void softmax_run(const KernelArgs* a, u32 chunk, u32 n_chunks, void*) {
   const RowsParams& p = *(const RowsParams*)a->params;
   const float* x = (const float*)a->buf[0];
@@ -109,10 +115,11 @@ static void softmax_run(const KernelArgs* a, u32 chunk, u32 n_chunks, void*) {
   if (p.rows > kCutRows) {
     const Range rows = range_of(p.rows, 1, chunk, n_chunks);
     for (u64 row = rows.lo; row < rows.hi; ++row) {
+      const float* from = x + row * p.width;
       float* to = out + row * p.width;
-      exp_columns(x + row * p.width, to, {0, p.width},
-                  splat(row_maximum(x + row * p.width, p.width)));
-      divide_columns(to, to, {0, p.width}, splat(row_sum(to, p.width)));
+      const F16x most = splat(row_maximum(from, p.width));
+      exp_columns(from, to, {0, p.width}, most);
+      finish_columns<log>(from, to, to, {0, p.width}, most, splat(row_sum(to, p.width)));
     }
     return;
   }
@@ -124,15 +131,18 @@ static void softmax_run(const KernelArgs* a, u32 chunk, u32 n_chunks, void*) {
                 splat(row_maximum(from, p.width)));
   }
 }
-static void softmax_divide_run(const KernelArgs* a, u32 chunk, u32 n_chunks, void*) {
+template <bool log>
+static void softmax_finish_run(const KernelArgs* a, u32 chunk, u32 n_chunks, void*) {
   const RowsParams& p = *(const RowsParams*)a->params;
   if (p.rows > kCutRows) return;
   const u64 padded = round_up(p.width, 16);
   const Range r = range_of(p.rows * padded, 16, chunk, n_chunks);
   for (u64 row = r.lo / padded; row * padded < r.hi; ++row) {
-    const float* from = (const float*)a->shared + row * padded;
-    divide_columns(from, (float*)a->buf[1] + row * p.width, columns_in(r, row, padded, p.width),
-                   splat(row_sum(from, p.width)));
+    const float* x = (const float*)a->buf[0] + row * p.width;
+    const float* e = (const float*)a->shared + row * padded;
+    const F16x most = splat(log ? row_maximum(x, p.width) : 0.0f);
+    finish_columns<log>(x, e, (float*)a->buf[1] + row * p.width,
+                        columns_in(r, row, padded, p.width), most, splat(row_sum(e, p.width)));
   }
 }
 

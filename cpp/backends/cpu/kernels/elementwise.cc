@@ -1,0 +1,35 @@
+// Operators element by element, and the functions of shared/math.
+#include "backends/cpu/kernels/prelude.h"
+#include "shared/params/elementwise.h"
+
+namespace ISA {
+// clang-format off
+#include "backends/cpu/kernels/elementwise.inl"
+// clang-format on
+
+KERNELS_BEGIN(elementwise)
+// clang-format off
+KERNEL(add_f32, elementwise_chunks, (map_two<f_add, float, float>))
+KERNEL(add_f16, elementwise_chunks, (map_two<f_add, f16, f16>))
+KERNEL(mul_f32, elementwise_chunks, (map_two<f_mul, float, float>))
+KERNEL(mul_f16, elementwise_chunks, (map_two<f_mul, f16, f16>))
+KERNEL(scale_f32, elementwise_chunks, scale_run<float>)
+KERNEL(scale_f16, elementwise_chunks, scale_run<f16>)
+KERNEL(silu_f32, elementwise_chunks, (map_one<f_silu, float, float>))
+KERNEL(silu_f16, elementwise_chunks, (map_one<f_silu, f16, f16>))
+KERNEL(swiglu_f32, elementwise_chunks, (map_two<f_swiglu, float, float>))
+KERNEL(swiglu_f16, elementwise_chunks, (map_two<f_swiglu, f16, f16>))
+KERNEL(cast_f32_f16, elementwise_chunks, (map_one<f_same, float, f16>))
+KERNEL(cast_f16_f32, elementwise_chunks, (map_one<f_same, f16, float>))
+KERNEL(cast_bf16_f32, elementwise_chunks, (map_one<f_same, bf16, float>))
+// The functions of shared/math, measured against their ceilings through these lines.
+KERNEL(exp_f32, elementwise_chunks, (map_one<f_exp, float, float>))
+KERNEL(log_f32, elementwise_chunks, (map_one<f_log, float, float>))
+KERNEL(log1p_f32, elementwise_chunks, (map_one<f_log1p, float, float>))
+KERNEL(tanh_f32, elementwise_chunks, (map_one<f_tanh, float, float>))
+KERNEL(erf_f32, elementwise_chunks, (map_one<f_erf, float, float>))
+KERNEL(sin_f32, elementwise_chunks, (map_one<f_sin, float, float>))
+KERNEL(cos_f32, elementwise_chunks, (map_one<f_cos, float, float>))
+// clang-format on
+KERNELS_END
+}  // namespace ISA

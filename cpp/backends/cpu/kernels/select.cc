@@ -1,0 +1,17 @@
+// Argmax, top-k and top-p masks.
+#include "backends/cpu/kernels/prelude.h"
+#include "shared/params/rows.h"
+
+namespace ISA {
+// clang-format off
+#include "backends/cpu/kernels/select.inl"
+// clang-format on
+
+KERNELS_BEGIN(select)
+// clang-format off
+KERNEL_TWO(argmax_f32, argmax_chunks, argmax_run, one_chunk, argmax_join, argmax_shared, nullptr)
+KERNEL_LOCAL(top_k_mask_f32, mask_chunks, mask_run<false>, select_local)
+KERNEL_LOCAL(top_p_mask_f32, mask_chunks, mask_run<true>, select_local)
+// clang-format on
+KERNELS_END
+}  // namespace ISA
