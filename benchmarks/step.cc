@@ -72,7 +72,9 @@ Tensor attend(Builder& b, const Step& s, const std::string& layer, const Tensor&
   const State k2 = op(Op::scatter_rows, {k, tensor::cast(turned_k, DType::F16), s.position}).state;
   const State v2 = op(Op::scatter_rows, {v, tensor::cast(value, DType::F16), s.position}).state;
   const Tensor seen =
-      op(Op::attention, {turned_q, k2, v2, s.lengths}, {{"scale_name", text("scale")}}).value();
+      op(Op::attention, {turned_q, k2, v2, s.lengths, Operand(), Operand(), Operand()},
+         {{"scale_name", text("scale")}})
+          .value();
   return project(b, layer + "o", tensor::reshape(seen, {kHidden}), kHidden);
 }
 

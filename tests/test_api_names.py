@@ -118,6 +118,13 @@ SIGNATURES = {
     "top_k_mask": "(weights, k, *, exact=False)",
     "top_p_mask": "(weights, p, *, exact=False)",
     "sample": "(logits, draws=None, history=None, counts=None, *, options=None, prefix=None)",
+    "route": "(ids, *, experts=None)",
+    "combine": "(y, inverse, weights)",
+    "grouped_matvec": "(x, w, counts, *, bias=None, w_order='kn')",
+    "grouped_matmul": "(x, w, counts, *, bias=None, w_order='kn')",
+    "causal_conv1d": "(x, w, state, *, query_extents=None, bias=None)",
+    "linear_attention": "(q, k, v, state, *, "
+    "alpha=None, beta=None, query_extents=None, decay_first=False, rule='delta')",
 }
 BUILTINS = {
     "ShapeError": (accel.GraphError, ValueError),

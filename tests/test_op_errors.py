@@ -7,12 +7,15 @@ line of the call.
 import accel
 import pytest
 from accel import tensor as T
+from refusals.attention import ATTENTION
 from refusals.common import Ports
 from refusals.elementwise import ELEMENTWISE, GATHERS, ROWS
 from refusals.graph import DECLARATIONS, STATES, VIEWS
 from refusals.more import MORE
+from refusals.linear import LINEAR
+from refusals.moe import MOE
 from refusals.products import INT4, PRODUCTS
-from refusals.sampling import ATTENTION, DRAWS_COUNT, SAMPLE, SAMPLERS
+from refusals.sampling import DRAWS_COUNT, SAMPLE, SAMPLERS
 
 ALL = [
     *DECLARATIONS,
@@ -28,6 +31,8 @@ ALL = [
     *SAMPLE,
     *DRAWS_COUNT,
     *MORE,
+    *MOE,
+    *LINEAR,
 ]
 
 
@@ -83,6 +88,9 @@ ALONE = {
     "sample": lambda: T.sample(None, options=T.SamplingOptions(), prefix="s"),
     "rms_norm": lambda: T.rms_norm(None, None),
     "int4_matmul": lambda: T.int4_matmul(None, T.Int4(None, None)),
+    "route": lambda: T.route(None, experts=2),
+    "grouped_matmul": lambda: T.grouped_matmul(None, T.Quantized(None, None), None),
+    "linear_attention": lambda: T.linear_attention(None, None, None, None),
 }
 
 

@@ -242,8 +242,10 @@ def test_trace_refuses(plan, tmp_path):
         ):
             raise AssertionError
         assert e.value.op == "trace"
-    with pytest.raises(FileNotFoundError), plan.trace(tmp_path / "nowhere" / "t.json"):
-        raise AssertionError
+    assert not (tmp_path / "b.json").exists()
+    for _ in range(2):
+        with pytest.raises(FileNotFoundError), plan.trace(tmp_path / "nowhere" / "t.json"):
+            raise AssertionError
     with pytest.raises(TypeError, match="trace: path is None and must be a str or a path"):
         plan.trace(None)
     trace = plan.trace(tmp_path / "c.json")

@@ -396,7 +396,8 @@ calls = [
     lambda: bound.update(given), lambda: device.from_dlpack(given["x"]),
     lambda: device.new_transient_pool(), pool.close, lambda: pool.bytes, lambda: pool.graphs,
     lambda: cache.compile(print), cache.close, lambda: len(cache), b.identity,
-    plan.trace("t.json").__enter__,
+    plan.trace("t.json").__enter__, plan.memory, plan.ports, plan.scalars, plan.selections,
+    plan.explain, plan.to_dot, lambda: plan.memory_map("m.json"), lambda: plan.identity,
 ]
 wrong = []
 for i, call in enumerate(calls):

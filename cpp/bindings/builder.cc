@@ -109,7 +109,8 @@ void add_runtime(py::module_& m) {
                             "pipelines"_a = c.pipelines);
           },
           "How much was built, planned and made so far; no entry moves after warm-up.")
-      .def_property_readonly("closed", &Runtime::closed)
+      .def_property_readonly("closed",
+                             [](const Runtime& r) { return unlocked([&] { return r.closed(); }); })
       .def("close", [](Runtime& r) { unlocked([&] { r.close(); }); });
 }
 

@@ -157,7 +157,8 @@ void add_devices(py::module_& m) {
       .def_property_readonly("info", [](const Device& d) { return to_python(d.info()); })
       .def_property_readonly("passed_over",
                              [](const Device& d) { return to_python(d.passed_over); })
-      .def_property_readonly("queue", &Device::default_queue)
+      .def_property_readonly("queue",
+                             [](Device& d) { return unlocked([&] { return d.default_queue(); }); })
       .def(
           "new_queue",
           [](Device& d, py::object label) {

@@ -154,7 +154,8 @@ void add_queues(py::module_& m) {
                               "Submissions of one queue are totally ordered.")
       .def_readonly("label", &Queue::label)
       .def_readonly("device", &Queue::device)
-      .def_property_readonly("closed", &Queue::closed)
+      .def_property_readonly("closed",
+                             [](const Queue& q) { return unlocked([&] { return q.closed(); }); })
       .def("write_buffer", write_buffer, "buffer"_a, "offset"_a, "host"_a,
            "Queue a write of host, which is copied before this returns; offset in elements.")
       .def("read_buffer", read_buffer, "buffer"_a, "out"_a = py::none(),

@@ -27,8 +27,13 @@ struct PlanTrace {
 
 void enter_trace(const PlanTrace& t) {
   unlocked([&] {
-    write_file(t.path, "");  // a path that cannot be written is found before the work
     t.plan->begin_trace();
+    try {
+      write_file(t.path, "");  // a path that cannot be written is found before the work
+    } catch (...) {
+      t.plan->end_trace();
+      throw;
+    }
   });
 }
 

@@ -263,6 +263,7 @@ class Recording {
   }
 
   void check_results() const {
+    ACCEL_CHECK(int(call_.results.size()) == results_of(def_));
     for (const Type& t : call_.results)
       if (!t.shape.fits())
         throw Refusal{
@@ -300,7 +301,7 @@ class Recording {
 
   Recorded poison() const {
     Recorded r;
-    r.values.push_back(Tensor::poison(b_));
+    for (int i = 0; i < results_of(def_); ++i) r.values.push_back(Tensor::poison(b_));
     r.state = State::poison(b_);
     return r;
   }

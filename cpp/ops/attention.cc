@@ -1,32 +1,34 @@
-// attention: a query against two cached states, decode and prefill, in blocks of 128 positions.
+// attention: queries against two cached states, in four forms, in blocks of 128 positions.
 #include "shared/params/attention.h"
+#include "ops/attention_forms.h"
 #include "ops/rules.h"
 
 namespace accel {
 
-enum { scale_name, base_name };
-enum { q, k, v, lengths };
+using namespace attention;
 
 static constexpr int64_t kMaxHeadDim = 256;
+
+static void require_query(const Call& c) {
+  require_dtype(c, q, DType::F32);
+  const int rank = c.in[q].shape.rank();
+  if (rank < 2 || rank > 4)
+    refuse_shape(c, q, "[heads, head_dim], [tokens, heads, head_dim] or [B, 1, heads, head_dim]");
+  require_contiguous(c, q);
+}
 
 static void require_caches(const Call& c) {
   const In& keys = c.in[k];
   require_dtype_in(c, k, {DType::F32, DType::F16});
   if (c.in[v].dtype != keys.dtype)
-    refuse_dtype(c, v, std::string(name_of(keys.dtype)) + ", as k is");
+    refuse_dtype(c, v, std::string(accel::name_of(keys.dtype)) + ", as k is");
   require_rank(c, k, 3);
   if (!(c.in[v].shape == keys.shape)) refuse_shape(c, v, keys.shape.to_string() + ", as k is");
 }
 
-static std::vector<Type> infer(const Call& c) {
-  const In& query = c.in[q];
-  require_dtype(c, q, DType::F32);
-  const int rank = query.shape.rank();
-  if (rank != 2 && rank != 3) refuse_shape(c, q, "[heads, head_dim] or [tokens, heads, head_dim]");
-  require_contiguous(c, q);
-  require_caches(c);
-  const Shape& cache = c.in[k].shape;
-  const int64_t dim = query.shape.back(), heads = query.shape[rank - 2];
+static void require_heads(const Call& c) {
+  const Shape &query = c.in[q].shape, &cache = c.in[k].shape;
+  const int64_t dim = query.back(), heads = query[query.rank() - 2];
   if (cache[2] != dim)
     refuse_shape(c, q,
                  "of head_dim " + std::to_string(cache[2]) + ", as k " + cache.to_string() + " is");
@@ -36,35 +38,135 @@ static std::vector<Type> infer(const Call& c) {
     refuse_shape(
         c, q,
         "of a head count that is a multiple of the " + std::to_string(cache[1]) + " heads of k");
+}
+
+// How many sequences there are. Of lengths, pages and extents, two of a ragged call agree where one
+// is wrong, and that one is to be named.
+static int64_t sequences_of(const Call& c) {
+  switch (form_of(c)) {
+    case kAttentionDecode:
+    case kAttentionPrefill:
+      return 1;
+    case kAttentionBatched:
+      return c.in[q].shape[0];
+    case kAttentionRagged: {
+      const In &table = c.in[pages], &extents = c.in[query_extents];
+      const bool agree =
+          table.present && table.shape.rank() == 2 && table.shape[0] == extents.shape.elements();
+      return agree ? table.shape[0] : c.in[lengths].shape.elements();
+    }
+  }
+  return 0;
+}
+
+static std::string form_text(const Call& c) {
+  return std::string("q ") + c.in[q].shape.to_string() +
+         (c.in[query_extents].present ? " with query_extents" : "") + " is the " +
+         attention::name_of(form_of(c)) + " form";
+}
+
+static void require_pages(const Call& c) {
+  const In& table = c.in[pages];
+  const AttentionForm form = form_of(c);
+  if (!table.present) {
+    if (c.attr(block).i != 0) refuse_attr(c, block, "0: pages is None");
+    if (form == kAttentionBatched || form == kAttentionRagged)
+      refuse(ErrorKind::attr, "pages", "is None and must be given: " + form_text(c));
+    return;
+  }
+  require_dtype(c, pages, DType::U32);
+  const bool one = form == kAttentionDecode || form == kAttentionPrefill;
+  const int64_t n = sequences_of(c);
+  const int rank = table.shape.rank();
+  if (!(rank == 2 && table.shape[0] == n) && !(rank == 1 && one))
+    refuse_shape(
+        c, pages,
+        (one ? "[max_pages] or [1, max_pages]: " : "[" + std::to_string(n) + ", max_pages]: ") +
+            form_text(c));
+  if (c.attr(block).i <= 0) refuse_attr(c, block, "positive: pages is given");
+}
+
+static void require_form(const Call& c) {
+  const AttentionForm form = form_of(c);
+  const bool based = c.attr(base_name).set;
+  if (form == kAttentionPrefill && !based)
+    refuse_attr(c, base_name, "a declared u32 scalar: " + form_text(c));
+  if (form != kAttentionPrefill && based) refuse_attr(c, base_name, "None: " + form_text(c));
+  const Shape& query = c.in[q].shape;
+  if (form == kAttentionBatched && query[1] != 1)
+    refuse_shape(c, q, "[B, 1, heads, head_dim]: its axis 1 is " + std::to_string(query[1]));
+  const In& extents = c.in[query_extents];
+  if (!extents.present) return;
+  if (form != kAttentionRagged)
+    refuse(ErrorKind::shape, "query_extents",
+           "is " + type_text(extents) + " and must be None where q is " + query.to_string() +
+               ", not [tokens, heads, head_dim]");
+  require_dtype(c, query_extents, DType::U32);
+  require_elements(c, query_extents, sequences_of(c));
+}
+
+static void require_options(const Call& c) {
+  const Shape& query = c.in[q].shape;
+  if (c.attr(window).set && c.attr(window).i < 1) refuse_attr(c, window, "1 or more");
+  if (c.attr(soft_cap).set) require_positive(c, soft_cap);
+  if (c.in[sinks].present) require_type(c, sinks, DType::F32, {query[query.rank() - 2]});
+  if (!c.attr(operands).set) return;
+  if (c.attr(operands).s != "f16") refuse_attr(c, operands, "'f16' or None");
+  if (c.in[k].dtype != DType::F16) refuse_attr(c, operands, "None: k is f32");
+}
+
+static std::vector<Type> infer(const Call& c) {
+  require_query(c);
+  require_caches(c);
+  require_heads(c);
   require_dtype(c, lengths, DType::U32);
-  require_elements(c, lengths, 1);
-  const bool prefill = rank == 3, based = c.attr(base_name).set;
-  if (prefill && !based)
-    refuse_attr(c, base_name,
-                "a declared u32 scalar: q " + query.shape.to_string() + " is a prefill");
-  if (!prefill && based)
-    refuse_attr(c, base_name, "None: q " + query.shape.to_string() + " is one decode row");
-  return {Type{DType::F32, query.shape}};
+  require_elements(c, lengths, sequences_of(c));
+  require_pages(c);
+  require_form(c);
+  require_options(c);
+  const Shape& query = c.in[q].shape;
+  if (query.rank() == 4) return {Type{DType::F32, {query[0], query[2], query[3]}}};
+  return {Type{DType::F32, query}};
 }
 
 static void params(const Call& c, Params& p) {
   const Shape &query = c.in[q].shape, &cache = c.in[k].shape;
-  const bool prefill = query.rank() == 3;
   AttentionParams out = {};
-  out.S = prefill ? uint32_t(query[0]) : 1;
+  out.form = form_of(c);
+  out.rows = query.rank() == 2 ? 1 : uint32_t(query[0]);
   out.heads = uint32_t(query[query.rank() - 2]);
   out.kv_heads = uint32_t(cache[1]);
   out.head_dim = uint32_t(cache[2]);
   out.capacity = uint32_t(cache[0]);
-  out.prefill = prefill;
+  out.sequences = uint32_t(sequences_of(c));
+  if (c.in[pages].present) {
+    out.block = block_of(c);
+    out.max_pages = uint32_t(c.in[pages].shape.back());
+  }
+  const uint64_t seen = c.attr(window).set ? uint64_t(c.attr(window).i) : 0;
+  out.window[0] = uint32_t(seen);
+  out.window[1] = uint32_t(seen >> 32);
+  out.soft_cap = c.attr(soft_cap).set ? c.attr(soft_cap).f : 0.0f;
   p.put(out);
 }
 
-static const char* cache_not_f32(const Call& c, const Limits&) {
-  return c.in[k].dtype == DType::F32 ? nullptr : "reads f32 caches";
+// Rows and positions are counted in 32 bits.
+static const char* too_large(const Call& c) {
+  const int64_t limit = 0xffffffff;
+  for (const int slot : {q, k, lengths, pages})
+    for (int axis = 0; axis < c.in[size_t(slot)].shape.rank(); ++axis)
+      if (c.in[size_t(slot)].shape[axis] > limit) return "takes axes of up to 2^32 - 1";
+  return nullptr;
 }
-static const char* cache_not_f16(const Call& c, const Limits&) {
-  return c.in[k].dtype == DType::F16 ? nullptr : "reads f16 caches";
+static const char* not_f32(const Call& c, const Limits&) {
+  return c.in[k].dtype == DType::F32 ? too_large(c) : "reads f32 caches";
+}
+static const char* not_f16(const Call& c, const Limits&) {
+  if (c.in[k].dtype != DType::F16) return "reads f16 caches";
+  return c.attr(operands).set ? "keeps its operands in f32" : too_large(c);
+}
+static const char* not_narrow(const Call& c, const Limits&) {
+  return c.attr(operands).set ? too_large(c) : "narrows its operands";
 }
 
 extern const OpDef def_attention = {
@@ -73,29 +175,58 @@ extern const OpDef def_attention = {
     .doc =
         "Softmax attention of q over cached keys and values; query head h reads head h / (heads / "
         "kv_heads).\n\n"
-        "q [heads, D] is one decode row at position len - 1; q [S, heads, D] is a prefill whose "
-        "row s stands at\n"
-        "base + s and sees positions j < len with j <= base + s. len is lengths[0], at most the "
-        "capacity, and\n"
-        "counts this step's tokens. Blocks of 128 positions are walked in order with a running "
-        "maximum. A row\n"
-        "that sees nothing is zero. A position that a row does not see takes no part in its "
-        "arithmetic.",
-    .operands = {{"q", "f32 [heads, D] or [S, heads, D]; D a multiple of 8, at most 256"},
+        "q is [heads, D], one decode row at position len - 1; [S, heads, D], a prefill whose row s "
+        "stands at base + s;\n"
+        "[B, 1, heads, D], one such decode row of each sequence; or, with query_extents, [T, "
+        "heads, "
+        "D], where token i of\n"
+        "the n tokens of sequence b stands at len - n + i and rows past the sum of the extents are "
+        "zero. len is lengths[b],\n"
+        "at most the capacity (paged: max_pages * block), and counts this step's tokens. A row at "
+        "position p sees positions\n"
+        "j < len with j <= p. Batched and ragged calls are paged, the others may be: position j is "
+        "at row\n"
+        "pages[b, j / block] * block + j % block of the caches; a page out of range holds "
+        "nothing.\n\n"
+        "Blocks of 128 positions are walked in order with a running maximum. A row that sees "
+        "nothing is zero. A position\n"
+        "that a row does not see takes no part in its arithmetic. All forms give a row at one "
+        "position equal bits.",
+    .operands = {{"q",
+                  "f32 [heads, D], [S, heads, D], [B, 1, heads, D] or [T, heads, D]; D a "
+                  "multiple of 8, at most 256"},
                  {"k", "f32 or f16 [capacity, kv_heads, D]", SlotKind::state},
                  {"v", "dtype and shape of k", SlotKind::state},
-                 {"lengths", "u32 [1]", SlotKind::tensor, false, "lengths"}},
-    .attrs = {{"scale_name", AttrType::scalar_f32,
-               "name of a declared f32 scalar that multiplies the scores"},
-              {"base_name", AttrType::scalar_u32,
-               "name of a declared u32 scalar: position of the first row of a prefill", false,
-               false, "None"}},
+                 {"lengths", "u32 [1], or one a sequence", SlotKind::tensor, false, "lengths"},
+                 {"pages", "u32 [B, max_pages], or [max_pages] where there is one sequence",
+                  SlotKind::tensor, true},
+                 {"query_extents", "u32 [B]: tokens of each sequence, in order", SlotKind::tensor,
+                  true},
+                 {"sinks", "f32 [heads]: a logit a head that joins the denominator alone",
+                  SlotKind::tensor, true}},
+    .attrs =
+        {{"scale_name", AttrType::scalar_f32,
+          "name of a declared f32 scalar that multiplies the scores"},
+         {"block", AttrType::integer, "positions of a page; goes with pages", false, false, "0"},
+         {"base_name", AttrType::scalar_u32,
+          "name of a declared u32 scalar: position of the first row of a prefill", false, false,
+          "None"},
+         {"window", AttrType::integer,
+          "how many positions a row sees, its own included; all by default", false, false, "None"},
+         {"soft_cap", AttrType::real,
+          "c: a scaled score becomes c * tanh(score / c); off by default", false, false, "None"},
+         {"operands", AttrType::text,
+          "'f16', over f16 caches: q, and the exponentials that meet v, are rounded to f16", false,
+          false, "None"}},
     .infer = infer,
     .params = params,
-    .kernels = {{Backend::cpu, "attention_f32", cache_not_f32, "attention_block128",
+    .kernels = {{Backend::cpu, "attention_f32", not_f32, "attention_block128",
                  "blocks of 128 positions in order"},
-                {Backend::cpu, "attention_f16", cache_not_f16, "attention_block128",
-                 "blocks of 128 positions in order, f16 widened exactly"}},
+                {Backend::cpu, "attention_f16", not_f16, "attention_block128",
+                 "blocks of 128 positions in order, f16 widened exactly"},
+                {Backend::cpu, "attention_f16_narrow", not_narrow, "attention_block128",
+                 "blocks of 128 positions in order, q and weights rounded to f16"}},
+    .segments = query_extents,
     .source = "Milakov and Gimelshein, Online normalizer calculation for softmax, 2018",
 };
 

@@ -67,6 +67,14 @@ std::vector<Slot> slots_of(const OpDef& def, size_t total) {
   return slots;
 }
 
+int results_of(const OpDef& def) {
+  if (!def.returns) return def.writes >= 0 ? 0 : 1;
+  const std::string_view text = def.returns, word = "Tensor";
+  int n = 0;
+  for (size_t at = text.find(word); at != text.npos; at = text.find(word, at + 1)) ++n;
+  return n;
+}
+
 // ACCEL_SKIP_KERNEL=name[,name] switches rows off, so that tests reach the general ones.
 static bool skipped(const char* kernel) {
   const char* list = std::getenv("ACCEL_SKIP_KERNEL");

@@ -160,9 +160,13 @@ struct OpDef {
   bool internal = false;    // recorded by the library alone
   bool exact = false;       // tier Exact of CONTRACT 23.1
   const char* source = "";  // where a formula comes from
-  // Python's return annotation where it is neither Tensor nor, of a mere state write, State.
+  // Python's return annotation where it is neither Tensor nor, of a mere state write, State. Each
+  // Tensor in it is one result.
   const char* returns = nullptr;
 };
+
+// Tensors that a call gives back, refused ones included.
+int results_of(const OpDef& def);
 
 const OpDef& op_def(Op op);
 const std::vector<const OpDef*>& op_defs();

@@ -71,6 +71,7 @@ F m_mul_error(F a, F b, F p) {
 #include "shared/math/activations.h"
 #include "shared/math/log.h"
 #include "shared/math/sincos.h"
+#include "shared/math/tanh.h"
 // clang-format on
 
 }  // namespace
@@ -88,6 +89,11 @@ float sin_f32(float x, Level level) {
 float cos_f32(float x, Level level) {
   level_now = level;
   return math_cos(x);
+}
+
+float tanh_f32(float x, Level level) {
+  level_now = level;
+  return math_tanh(x);
 }
 
 float silu_f32(float x, Level level) {

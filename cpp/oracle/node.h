@@ -17,9 +17,10 @@ struct Args {
   Level level;
   bool budgets;
   std::vector<std::span<const double>>
-      in;                         // by slot, in the index order of its view; empty where absent
-  std::vector<uint32_t> scalars;  // by attribute: bits of the scalar it names
-  std::span<double> written;      // the range of the state that the node writes
+      in;                            // by slot, in the index order of its view; empty where absent
+  std::vector<uint32_t> scalars;     // by attribute: bits of the scalar it names
+  std::span<double> written;         // the range of the state that the node writes
+  std::span<double> written_budget;  // of what the node writes there; empty unless budgets
   std::vector<std::vector<double>> out;     // by result, sized
   std::vector<std::vector<double>> budget;  // by result, sized when budgets, zero
 

@@ -101,7 +101,7 @@ struct Walk {
   const Graph& graph;
   const Inputs& inputs;
   const Options& options;
-  std::vector<std::vector<double>> memory;                              // by port
+  std::vector<std::vector<double>> memory, moved;                       // by port: values, budgets
   std::vector<std::vector<std::vector<double>>> exact, stored, budget;  // by node, result
 
   void load_ports();
@@ -113,6 +113,7 @@ struct Walk {
 
 void Walk::load_ports() {
   memory.resize(graph.ports.size());
+  moved.resize(graph.ports.size());
   for (size_t i = 0; i < graph.ports.size(); ++i) {
     const PortDesc& port = graph.ports[i];
     if (port.kind == PortKind::Output) continue;
@@ -130,6 +131,7 @@ void Walk::load_ports() {
                        port.name + " has " + std::to_string(bytes.count) +
                            " elements and must have " + std::to_string(n));
     memory[i].resize(size_t(n));
+    if (options.budgets) moved[i].resize(size_t(n));
     for (int64_t k = 0; k < n; ++k) memory[i][size_t(k)] = load(port.dtype, bytes.data, k);
   }
 }
@@ -158,6 +160,7 @@ void Walk::run(const Node& node) {
          {},
          {},
          {},
+         {},
          {}};
   std::vector<std::vector<double>> gathered(node.in.size());
   for (size_t i = 0; i < node.in.size(); ++i) {
@@ -169,7 +172,9 @@ void Walk::run(const Node& node) {
     const size_t n = size_t(view.shape.elements());
     if (int(i) == node.def->writes) {
       ACCEL_CHECK(view.source.port >= 0);
-      a.written = {memory[size_t(view.source.port)].data() + view.source.begin + view.offset, n};
+      const int64_t at = view.source.begin + view.offset;
+      a.written = {memory[size_t(view.source.port)].data() + at, n};
+      if (options.budgets) a.written_budget = {moved[size_t(view.source.port)].data() + at, n};
     }
     // Rows read from the very state that the node writes are those from before the write.
     const int w = node.def->writes;
@@ -213,7 +218,7 @@ Value Walk::output(const Output& o) const {
 
 std::map<std::string, Value> evaluate(const Graph& graph, const Inputs& inputs,
                                       const Options& options) {
-  Walk walk{graph, inputs, options, {}, {}, {}, {}};
+  Walk walk{graph, inputs, options, {}, {}, {}, {}, {}};
   walk.load_ports();
   std::map<std::string, Value> result;
   for (const Node& node : graph.nodes) {
@@ -227,7 +232,7 @@ std::map<std::string, Value> evaluate(const Graph& graph, const Inputs& inputs,
     for (size_t i = 0; i < graph.ports.size(); ++i)
       if (graph.ports[i].name == name) {
         value.v = walk.memory[i];
-        if (options.budgets) value.budget.assign(value.v.size(), 0.0);
+        value.budget = walk.moved[i];
       }
   for (const Output& o : graph.outputs) result[graph.ports[size_t(o.port)].name] = walk.output(o);
   return result;

@@ -115,37 +115,47 @@ void log_softmax_f32(Args& a, const double* x, size_t begin, int64_t width) {
 // ---------------------------------------------------------------- attention
 
 // attention_block128 (spec 010): scores and weight sums in lane16, the values in one chain that
-// each block's correction scales before it goes on.
-void attention_f32(Args& a, size_t begin, int64_t kv_head, int64_t seen, float scale) {
+// each block's correction scales before it goes on. A position that is not seen is in no sum; +0 in
+// its place leaves a lane as it is.
+void attention_f32(Args& a, const AttentionRow& r) {
   const auto q = a.operand("q"), k = a.operand("k"), v = a.operand("v");
-  const int64_t kv_heads = a.type("k").shape[1], dim = a.type("k").shape[2];
-  const auto row = [&](std::span<const double> s, size_t first) {
-    return std::vector<float>(s.begin() + long(first), s.begin() + long(first) + dim);
+  const auto head = [&](std::span<const double> s, size_t first) {
+    return std::vector<float>(s.begin() + long(first), s.begin() + long(first) + r.dim);
   };
-  const std::vector<float> query = row(q, begin);
+  std::vector<float> query = head(q, r.begin), out(size_t(r.dim), 0.0f);
+  if (r.narrow)
+    for (float& x : query) x = float(stored(DType::F16, x));
   float max = -3.4e38f, total = 0;
-  std::vector<float> out(static_cast<size_t>(dim), 0.0f);
-  for (int64_t first = 0; first < seen; first += 128) {
-    const int64_t n = std::min<int64_t>(128, seen - first);
-    std::vector<float> weight(static_cast<size_t>(n));
+  for (size_t i = 0; i < r.seen.size();) {
+    const int64_t block = r.seen[i].position / 128;
+    const size_t from = i;
+    while (i < r.seen.size() && r.seen[i].position / 128 == block) ++i;
+    std::vector<float> weight(128, 0.0f);
+    const auto at = [&](size_t j) -> float& { return weight[size_t(r.seen[j].position % 128)]; };
     float next = max;
-    for (int64_t j = 0; j < n; ++j) {
-      const auto key = row(k, size_t(((first + j) * kv_heads + kv_head) * dim));
-      weight[size_t(j)] = dot("lane16", a.level, query, key) * scale;
-      next = std::max(next, weight[size_t(j)]);
+    for (size_t j = from; j < i; ++j) {
+      float s = dot("lane16", a.level, query, head(k, r.seen[j].at)) * r.scale;
+      if (r.cap > 0) s = r.cap * tanh_f32(s / r.cap, a.level);
+      at(j) = s;
+      next = std::max(next, s);
     }
-    for (float& w : weight) w = exp_f32(w - next, a.level);
+    for (size_t j = from; j < i; ++j) at(j) = exp_f32(at(j) - next, a.level);
     const float correction = exp_f32(max - next, a.level);
     total = correction * total + sum("lane16", weight);
     for (float& o : out) o = correction * o;
-    for (int64_t j = 0; j < n; ++j) {
-      const auto value = row(v, size_t(((first + j) * kv_heads + kv_head) * dim));
-      for (size_t d = 0; d < out.size(); ++d)
-        out[d] = mul_add(weight[size_t(j)], value[d], out[d], a.level);
+    for (size_t j = from; j < i; ++j) {
+      const auto value = head(v, r.seen[j].at);
+      const float w = r.narrow ? float(stored(DType::F16, at(j))) : at(j);
+      for (size_t d = 0; d < out.size(); ++d) out[d] = mul_add(w, value[d], out[d], a.level);
     }
     max = next;
   }
-  for (size_t d = 0; d < out.size(); ++d) a.out[0][begin + d] = double(out[d] / total);
+  if (r.sink) {
+    const float next = std::max(max, *r.sink), correction = exp_f32(max - next, a.level);
+    total = correction * total + exp_f32(*r.sink - next, a.level);
+    for (float& o : out) o = correction * o;
+  }
+  for (size_t d = 0; d < out.size(); ++d) a.out[0][r.begin + d] = double(out[d] / total);
 }
 
 }  // namespace accel::oracle

@@ -2,6 +2,7 @@
 // must give bit for bit. Level fma rounds a * b + c once, level base twice.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -23,6 +24,7 @@ uint32_t categorical(const std::vector<float>& weights, float draw);
 
 // The elementary functions of shaders/shared/math at a level.
 float exp_f32(float x, Level level);
+float tanh_f32(float x, Level level);
 float sin_f32(float x, Level level);
 float cos_f32(float x, Level level);
 float silu_f32(float x, Level level);
@@ -33,7 +35,19 @@ void rms_norm_f32(Args& a, const double* x, const double* gain, size_t begin, in
                   float eps);
 void softmax_f32(Args& a, const double* x, size_t begin, int64_t width);
 void log_softmax_f32(Args& a, const double* x, size_t begin, int64_t width);
-// Positions [0, seen) of one query head against its KV head.
-void attention_f32(Args& a, size_t begin, int64_t kv_head, int64_t seen, float scale);
+// One query head of one row of attention, and what it sees.
+struct AttentionRow {
+  struct Seen {
+    int64_t position;
+    size_t at;  // where the position's key and value begin in k and v
+  };
+  size_t begin;  // of q and of the result
+  int64_t dim;
+  float scale, cap;  // cap 0: none
+  bool narrow;       // operands in f16
+  std::optional<float> sink;
+  std::vector<Seen> seen;  // in ascending order
+};
+void attention_f32(Args& a, const AttentionRow& row);
 
 }  // namespace accel::oracle

@@ -1,30 +1,15 @@
 // matmul, linear, quant_matmul, int4_matvec, int4_matmul in both weight orders (CONTRACT 12, 13, E1
 // to E3).
 #include <algorithm>
-#include <functional>
 
-#include "oracle/node.h"
-#include "oracle/orders.h"
+#include "oracle/products.h"
 
 namespace accel::oracle {
 
-// One weight: its value, and what its f32 form may be off by.
-struct Weight {
-  double value;
-  double error;
-};
-using WeightAt = std::function<Weight(int64_t flat)>;
-
-struct Product {
-  int64_t M, K, N;
-  bool nk;
-  int64_t flat(int64_t k, int64_t n) const { return nk ? n * K + k : k * N + n; }
-};
-
-static void f64_products(Args& a, const Product& p, std::span<const double> x,
-                         const WeightAt& weight, std::span<const double> bias) {
+void f64_products(Args& a, const Product& p, std::span<const double> x, const WeightAt& weight,
+                  std::span<const double> bias) {
   const double rounding = gamma(depth_of(a.order(), double(p.K)) + 1);
-  for (int64_t m = 0; m < p.M; ++m)
+  for (int64_t m = p.row; m < p.row + p.M; ++m)
     for (int64_t n = 0; n < p.N; ++n) {
       double sum = 0, gross = 0, moved = 0;
       for (int64_t k = 0; k < p.K; ++k) {
@@ -45,14 +30,13 @@ static void f64_products(Args& a, const Product& p, std::span<const double> x,
     }
 }
 
-static void f32_products(Args& a, const Product& p, std::span<const double> x,
-                         const std::function<float(int64_t)>& weight,
-                         std::span<const double> bias) {
+void f32_products(Args& a, const Product& p, std::span<const double> x,
+                  const std::function<float(int64_t)>& weight, std::span<const double> bias) {
   std::vector<float> row(static_cast<size_t>(p.K)), column(static_cast<size_t>(p.K));
   const std::string_view order = a.order();
   for (int64_t n = 0; n < p.N; ++n) {
     for (int64_t k = 0; k < p.K; ++k) column[size_t(k)] = weight(p.flat(k, n));
-    for (int64_t m = 0; m < p.M; ++m) {
+    for (int64_t m = p.row; m < p.row + p.M; ++m) {
       for (int64_t k = 0; k < p.K; ++k) row[size_t(k)] = float(x[size_t(m * p.K + k)]);
       float sum = dot(order, a.level, row, column);
       if (!bias.empty()) sum += float(bias[size_t(n)]);
@@ -109,35 +93,14 @@ void eval_quant_matmul(Args& a) {
 
 // ---------------------------------------------------------------- int4 groups
 
-namespace {
-struct Int4Planes {
-  std::span<const double> codes, scales, offsets;
-  bool zeros;
-  int64_t group;
-  double code(int64_t i) const {
-    return double((as_u32(codes[size_t(i / 8)]) >> (4 * (i % 8))) & 15u);
-  }
-  double scale(int64_t i) const { return scales[size_t(i / group)]; }
-  double offset(int64_t i) const { return offsets[size_t(i / group)]; }
-
-  Weight value(int64_t i) const {
-    const double c = code(i), s = scale(i), o = offset(i);
-    if (!zeros) return {s * c + o, kU * (std::abs(s * c) + std::abs(s * c + o)) + kTiny};
-    if (s == 0) return {o, 0};
-    return {(c - o) * s, 2 * kU * std::abs((c - o) * s) * (1 + kU) + kTiny};
-  }
-  float rounded(int64_t i, Level level) const {
-    const float c = float(code(i)), s = float(scale(i)), o = float(offset(i));
-    if (!zeros) return mul_add(s, c, o, level);
-    return s == 0 ? o : (c - o) * s;
-  }
-};
-}  // namespace
+Int4Planes int4_planes(const Args& a) {
+  const bool zeros = a.has("w.zeros");
+  return {a.operand("w.codes"), a.operand("w.scales"), a.operand(zeros ? "w.zeros" : "w.biases"),
+          zeros, a.call.group};
+}
 
 static void int4_product(Args& a, int64_t M) {
-  const bool zeros = a.has("w.zeros");
-  const Int4Planes planes{a.operand("w.codes"), a.operand("w.scales"),
-                          a.operand(zeros ? "w.zeros" : "w.biases"), zeros, a.call.group};
+  const Int4Planes planes = int4_planes(a);
   const int64_t K = a.type("a").shape.back();
   const Product p{M, K, a.call.weights / K, is_nk(a)};
   if (a.level == Level::f64)

@@ -1,6 +1,7 @@
 // select: one kernel a kept node, with the reason and the rows that were rejected.
 #include <cstring>
 
+#include "ops/attention_forms.h"
 #include "plan/passes.h"
 
 namespace accel {
@@ -9,16 +10,19 @@ Blocks blocks_of(const Call& call) {
   Blocks blocks;
   if (call.def->op != Op::attention) return blocks;
   blocks.size = 128;
-  blocks.count = (call.in[1].shape[0] + blocks.size - 1) / blocks.size;  // the cache is operand k
+  blocks.count = (attention::reach_of(call) + blocks.size - 1) / blocks.size;
   return blocks;
 }
 
 namespace planner {
 
-// Positions and blocks, as CONTRACT 15.2 asks.
+// Form, positions and blocks, as CONTRACT 15.2 asks.
 static std::string attention_extent(const Call& call) {
-  const int64_t blocks = blocks_of(call).count;
-  return std::to_string(call.in[1].shape[0]) + " positions in " + std::to_string(blocks) +
+  const int64_t positions = attention::reach_of(call), blocks = blocks_of(call).count;
+  std::string text = attention::name_of(attention::form_of(call));
+  if (call.in[attention::pages].present)
+    text += ", pages of " + std::to_string(call.attr(attention::block).i);
+  return text + ", " + std::to_string(positions) + " positions in " + std::to_string(blocks) +
          (blocks == 1 ? " block" : " blocks");
 }
 

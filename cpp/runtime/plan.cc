@@ -334,28 +334,36 @@ const std::string& Plan::label() const {
   return p_->data.label;
 }
 const Identity& Plan::identity() const {
+  check_fork();
   return p_->identity;
 }
 GraphMemory Plan::memory() const {
+  check_fork();
   return p_->data.memory;
 }
 std::vector<PortDesc> Plan::ports() const {
+  check_fork();
   return p_->data.graph.ports;
 }
 std::vector<ScalarDesc> Plan::scalars() const {
+  check_fork();
   return p_->data.graph.scalars;
 }
 std::vector<Selection> Plan::selections() const {
+  check_fork();
   return p_->data.selections;
 }
 std::string Plan::explain() const {
+  check_fork();
   return accel::explain(p_->data);
 }
 std::string Plan::to_dot() const {
+  check_fork();
   return dot_of(p_->data);
 }
 
 void Plan::memory_map(const std::string& path) const {
+  check_fork();
   const bool json = path.ends_with(".json");
   if (!json && !path.ends_with(".svg"))
     throw attr_error("memory_map", "path",

@@ -171,7 +171,7 @@ inline Bytes run_case(const KernelTable& table, const KernelCase& c, uint32_t n_
   const auto add = [&](const Bytes& b) {
     memory.push_back(std::make_unique<Guarded>(b.size(), shift));
     if (!b.empty()) std::memcpy(memory.back()->data(), b.data(), b.size());
-    bufs.push_back(memory.back()->data());
+    bufs.push_back(b.empty() ? nullptr : memory.back()->data());  // null: absent
   };
   if (c.out_first) add(c.out);
   for (const Bytes& b : c.in) add(b);

@@ -344,7 +344,8 @@ class Generator {
     Cache &k = caches_[caches_.size() - 2], &v = caches_[caches_.size() - 1];
     write_part(k, 0, new_port(dtype, {tokens, heads * dim}), 1);
     const Item q = with_shape(DType::F32, Shape{2 * heads, dim});
-    keep(call(Op::attention, {q.t, k.parts[0], v.parts[0], new_ids({1})},
+    keep(call(Op::attention,
+              {q.t, k.parts[0], v.parts[0], new_ids({1}), Operand(), Operand(), Operand()},
               {{"scale_name", attr_text(scalar("scale"))}})
              .value(),
          v.bound);

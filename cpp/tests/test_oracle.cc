@@ -236,8 +236,9 @@ TEST(attention_sees_what_the_contract_says) {
   std::fill(keys.begin() + 24, keys.end(), NAN);
   const State k = s.state("k", {4, 1, 8}, keys), v = s.state("v", {4, 1, 8}, values);
   const Tensor q = s.f32("q", {3, 1, 8}, Floats(24, 1));
-  const Tensor y = s.call(Op::attention, {q, k, v, s.u32("len", {1}, {3})},
-                          {{"scale_name", text("scale")}, {"base_name", text("base")}});
+  const Tensor y =
+      s.call(Op::attention, {q, k, v, s.u32("len", {1}, {3}), Operand(), Operand(), Operand()},
+             {{"scale_name", text("scale")}, {"base_name", text("base")}});
   const auto r = s.value(y);
   CHECK(near(r.v[0], 1.5) && near(r.v[8], 7.0 / 3) && near(r.v[16], 7.0 / 3));
 }
@@ -341,7 +342,8 @@ TEST(rope_and_attention_walks_stay_within_their_budgets) {
                 v = a.state("v", {300, 2, 16}, random(9600, 11));
     const Tensor q = a.f32("q", {4, 16}, random(64, 12));
     within_budget("attention", a,
-                  a.call(Op::attention, {q, k, v, a.u32("len", {1}, {length})},
+                  a.call(Op::attention,
+                         {q, k, v, a.u32("len", {1}, {length}), Operand(), Operand(), Operand()},
                          {{"scale_name", text("scale")}}));
   }
 }

@@ -181,7 +181,8 @@ TEST(attention_reports_positions_and_blocks) {
   const State k = b.state("k", DType::F32, {300, 1, 8}), v = b.state("v", DType::F32, {300, 1, 8});
   const std::string scale = b.scalar("scale", ScalarKind::F32);
   b.output("y", call(Op::attention,
-                     {b.input("q", DType::F32, {2, 8}), k, v, b.input("len", DType::U32, {1})},
+                     {b.input("q", DType::F32, {2, 8}), k, v, b.input("len", DType::U32, {1}),
+                      Operand(), Operand(), Operand()},
                      {{"scale_name", attr_text(scale)}})
                     .value());
   const PlanData p = plan_of(b);
@@ -437,8 +438,9 @@ Graph llama(int layers) {
     const Tensor q = rope(mm(h, n + "q", d)), key = rope(mm(h, n + "k", d));
     const State ki = scatter(tensor::layer_state(k, i), key, at);
     const State vi = scatter(tensor::layer_state(v, i), mm(h, n + "v", d), at);
-    const Tensor a =
-        call(Op::attention, {q, ki, vi, length}, {{"scale_name", attr_text(scale)}}).value();
+    const Tensor a = call(Op::attention, {q, ki, vi, length, Operand(), Operand(), Operand()},
+                          {{"scale_name", attr_text(scale)}})
+                         .value();
     x = add(x, mm(tensor::reshape(a, {1, d}), n + "o", d));
     const Tensor f = rms(x, n + "ffn");
     const Tensor g = call(Op::swiglu, {mm(f, n + "gate", ff), mm(f, n + "up", ff)}).value();

@@ -417,7 +417,7 @@ TEST(test_second_submit_in_flight_is_refused_and_changes_nothing) {
   const FencePtr second = s.plan->submit(*bound);
   CHECK(second->done() && !first->done());
   CHECK_EQ(fake::code_of(second), "in_flight");
-  CHECK_THROWS(second->wait(), Error, "may have at most 1 (max_in_flight): wait for its fence");
+  CHECK_THROWS(second->wait(), Error, "may have at most 1 (max_in_flight): wait for a fence");
   CHECK_EQ(fake::code_of(s.plan->submit({{"x", all_of(s.x)}}, {})),
            "in_flight");  // before any other problem
   // A value changed after the submission affects only the next one.

@@ -511,8 +511,15 @@ def attention(
     k: State | None,
     v: State | None,
     lengths: Tensor | None,
+    pages: Tensor | None,
+    query_extents: Tensor | None,
+    sinks: Tensor | None,
     scale_name: str | None,
+    block: int | None,
     base_name: str | None,
+    window: int | None,
+    soft_cap: float | None,
+    operands: str | None,
 ) -> Tensor: ...
 def argmax(logits: Tensor | None) -> Tensor: ...
 def top_k_mask(weights: Tensor | None, k: int | None, exact: bool | None) -> Tensor: ...

@@ -357,26 +357,47 @@ def attention(
     *,
     lengths: Tensor | None = None,
     scale_name: str | None = None,
+    pages: Tensor | None = None,
+    query_extents: Tensor | None = None,
+    sinks: Tensor | None = None,
+    block: int = 0,
     base_name: str | None = None,
+    window: int | None = None,
+    soft_cap: float | None = None,
+    operands: str | None = None,
 ) -> Tensor:
     """Softmax attention of q over cached keys and values; query head h reads head h / (heads /
     kv_heads).
 
-    q [heads, D] is one decode row at position len - 1; q [S, heads, D] is a prefill whose row s
-    stands at base + s and sees positions j < len with j <= base + s. len is lengths[0], at most the
-    capacity, and counts this step's tokens. Blocks of 128 positions are walked in order with a
-    running maximum. A row that sees nothing is zero. A position that a row does not see takes no
-    part in its arithmetic.
+    q is [heads, D], one decode row at position len - 1; [S, heads, D], a prefill whose row s stands
+    at base + s; [B, 1, heads, D], one such decode row of each sequence; or, with query_extents, [T,
+    heads, D], where token i of the n tokens of sequence b stands at len - n + i and rows past the
+    sum of the extents are zero. len is lengths[b], at most the capacity (paged: max_pages * block),
+    and counts this step's tokens. A row at position p sees positions j < len with j <= p. Batched
+    and ragged calls are paged, the others may be: position j is at row pages[b, j / block] * block
+    + j % block of the caches; a page out of range holds nothing.
+
+    Blocks of 128 positions are walked in order with a running maximum. A row that sees nothing is
+    zero. A position that a row does not see takes no part in its arithmetic. All forms give a row
+    at one position equal bits.
 
     Args:
-        q: f32 [heads, D] or [S, heads, D]; D a multiple of 8, at most 256
+        q: f32 [heads, D], [S, heads, D], [B, 1, heads, D] or [T, heads, D]; D a multiple of 8, at
+            most 256
         k: f32 or f16 [capacity, kv_heads, D]
         v: dtype and shape of k
-        lengths: u32 [1]; required
+        lengths: u32 [1], or one a sequence; required
+        pages: u32 [B, max_pages], or [max_pages] where there is one sequence
+        query_extents: u32 [B]: tokens of each sequence, in order
+        sinks: f32 [heads]: a logit a head that joins the denominator alone
         scale_name: name of a declared f32 scalar that multiplies the scores; required
+        block: positions of a page; goes with pages
         base_name: name of a declared u32 scalar: position of the first row of a prefill
+        window: how many positions a row sees, its own included; all by default
+        soft_cap: c: a scaled score becomes c * tanh(score / c); off by default
+        operands: 'f16', over f16 caches: q, and the exponentials that meet v, are rounded to f16
     """
-    return _core.attention(q, k, v, lengths, scale_name, base_name)
+    return _core.attention(q, k, v, lengths, pages, query_extents, sinks, scale_name, block, base_name, window, soft_cap, operands)
 
 
 def argmax(logits: Tensor) -> Tensor:

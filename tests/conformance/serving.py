@@ -69,8 +69,9 @@ class TinyModel:
         return T.gather_rows(self.table, ids)
 
     def layers(self, g: Graph, x, k, v, shared, options):
+        query = [x.shape[0], self.size.heads, self.size.dim]
         for i in range(self.size.layers):
-            x, k, v = tiny.layer(g, self.size, self.w, i, x, k, v, shared, options)
+            x, k, v = tiny.layer(g, self.size, self.w, i, x, k, v, (*shared, query), options)
         return x
 
     def head(self, g: Graph, x):

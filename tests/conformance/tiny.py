@@ -53,8 +53,11 @@ def weights_of(size: Size, rng) -> dict[str, np.ndarray]:
     return w
 
 
-def record(runtime, size: Size, w: dict, tokens: int, form: str = "prefill", caches=None) -> Graph:
-    """The step over `tokens` tokens, form prefill or decode; caches are (k, v) arrays, or None."""
+def record(
+    runtime, size: Size, w: dict, tokens: int, form: str = "prefill", caches=None, table=(), block=0
+) -> Graph:
+    """The step over `tokens` tokens in a form of attention; caches are (k, v) arrays, or None.
+    With a block, table is the shape of the pages."""
     g = Graph(runtime, f"{form}{tokens}")
     shape = (size.layers, size.capacity, size.kv_heads, size.dim)
     fresh = np.full(shape, np.nan, np.float16 if size.cache == "f16" else np.float32)
@@ -63,24 +66,30 @@ def record(runtime, size: Size, w: dict, tokens: int, form: str = "prefill", cac
     ids = g.port("ids", np.zeros(tokens, np.uint32))
     slots = g.port("slots", np.zeros(tokens, np.uint32))
     positions = g.port("positions", np.zeros(tokens, np.uint32))
-    lengths = g.port("lengths", np.zeros(1, np.uint32))
+    lengths = g.port("lengths", np.zeros(table[0] if block else 1, np.uint32))
     g.scalar("rope_base", 10000.0)
     g.scalar("scale", 1 / size.dim**0.5)
     options = {}
     if form == "prefill":
         options["base_name"] = g.scalar("base", 0, "u32")
-    table = g.port("table", w["table"], "weight")
-    x = T.gather_rows(table, ids)
+    if block:
+        options |= {"pages": g.port("pages", np.zeros(table, np.uint32)), "block": block}
+    if form == "ragged":
+        options["query_extents"] = g.port("extents", np.zeros(table[0], np.uint32))
+    leading = {"decode": [], "batched": [tokens, 1]}.get(form, [tokens])
+    query = [*leading, size.heads, size.dim]
+    words = g.port("table", w["table"], "weight")
+    x = T.gather_rows(words, ids)
     for i in range(size.layers):
-        x, k, v = layer(g, size, w, i, x, k, v, (slots, positions, lengths), options)
+        x, k, v = layer(g, size, w, i, x, k, v, (slots, positions, lengths, query), options)
     x = T.rms_norm(x, g.port("final", w["final"], "weight"), eps=1e-5)
-    g.output("logits", T.matmul(x, table, w_order="nk"))
+    g.output("logits", T.matmul(x, words, w_order="nk"))
     g.written += ["k", "v"]
     return g
 
 
 def layer(g: Graph, size: Size, w: dict, i: int, x, k, v, shared, options):
-    slots, positions, lengths = shared
+    slots, positions, lengths, query = shared
     tokens = x.shape[0]
 
     def weight(name):
@@ -102,9 +111,9 @@ def layer(g: Graph, size: Size, w: dict, i: int, x, k, v, shared, options):
         key, value = T.cast(key, F16), T.cast(value, F16)
     k_next = T.scatter_rows(T.layer_state(k, i), key, slots)
     v_next = T.scatter_rows(T.layer_state(v, i), value, slots)
-    if not options:  # one decode row
-        q = T.reshape(q, [size.heads, size.dim])
-    seen = T.attention(q, k_next, v_next, lengths=lengths, scale_name="scale", **options)
+    seen = T.attention(
+        T.reshape(q, query), k_next, v_next, lengths=lengths, scale_name="scale", **options
+    )
     x = T.add(x, T.matmul(T.reshape(seen, [tokens, size.heads * size.dim]), weight("o")))
     h = T.rms_norm(x, weight("norm2"), eps=1e-5)
     gate = T.Int4(

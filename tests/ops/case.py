@@ -40,7 +40,7 @@ class Int4:
 
 @dataclass(frozen=True)
 class Quantized:
-    shape: tuple[int, int]
+    shape: tuple[int, ...]
     data: Any = "normal"
 
 

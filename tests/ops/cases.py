@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 from case import BUDGET, EXACT, Case, In, Int4, P, Quantized, Scalar
+from cases_attention import ATTENTION
 from cases_more import MORE
+from cases_linear import LINEAR as LINEAR_ROWS
+from cases_moe import MOE as MOE_ROWS
 
 
 def _f(x):
@@ -443,72 +446,6 @@ def _int4_points(matvec):
 INT4_MATVEC = Case("int4_matvec", BUDGET, tuple(_int4_points(True)))
 INT4_MATMUL = Case("int4_matmul", BUDGET, tuple(_int4_points(False)))
 
-# ------------------------------------------------------------------ attention
-
-
-def _attention_points():
-    for dtype in ("f32", "f16"):
-        for heads, kv, dim, cap, length in [
-            (1, 1, 8, 1, 1),
-            (4, 2, 16, 40, 33),
-            (9, 3, 64, 300, 127),
-            (9, 3, 64, 300, 128),
-            (2, 1, 256, 150, 129),
-            (4, 4, 40, 260, 257),
-            (2, 2, 8, 16, 99),
-            (2, 1, 24, 500, 500),
-        ]:
-            cache = In((cap, kv, dim), dtype, ("cache", length), "state")
-            yield P(
-                In((heads, dim)),
-                cache,
-                cache,
-                lengths=In((1,), "u32", _ids(length)),
-                scale_name=Scalar("f32", 1 / dim**0.5),
-                name=f"decode-{dtype}-h{heads}k{kv}d{dim}-{length}of{cap}",
-            )
-        for s, heads, kv, dim, cap, length, base in [
-            (1, 4, 2, 16, 40, 33, 32),
-            (5, 4, 2, 16, 40, 5, 0),
-            (7, 2, 1, 64, 300, 140, 133),
-            (130, 3, 3, 8, 300, 130, 0),
-            (33, 2, 1, 32, 300, 289, 256),
-            (4, 2, 2, 16, 40, 38, 36),
-            (4, 2, 2, 16, 64, 4, 2**32 - 2),
-        ]:
-            cache = In((cap, kv, dim), dtype, ("cache", length), "state")
-            yield P(
-                In((s, heads, dim)),
-                cache,
-                cache,
-                lengths=In((1,), "u32", _ids(length)),
-                scale_name=Scalar("f32", 1 / dim**0.5),
-                base_name=Scalar("u32", base),
-                name=f"prefill-{dtype}-s{s}h{heads}k{kv}d{dim}-{length}of{cap}-at{base}",
-            )
-        cache = In((20, 2, 16), dtype, ("cache", 0), "state")
-        yield P(
-            In((4, 16)),
-            cache,
-            cache,
-            lengths=In((1,), "u32", _ids(0)),
-            scale_name=Scalar("f32", 0.25),
-            name=f"decode-{dtype}-empty",
-            trivial=True,
-        )
-        cache = In((300, 1, 64), dtype, ("cache", 300), "state")
-        yield P(
-            In((2, 64), data="large_scores"),
-            cache,
-            cache,
-            lengths=In((1,), "u32", _ids(300)),
-            scale_name=Scalar("f32", 4.0),
-            name=f"decode-{dtype}-peaked",
-        )
-
-
-ATTENTION = Case("attention", BUDGET, tuple(_attention_points()))
-
 # ------------------------------------------------------------------ samplers
 
 _ROWS = [
@@ -649,4 +586,6 @@ CASES = (
     TOP_P,
     SAMPLE_CATEGORICAL,
     *MORE,
+    *MOE_ROWS,
+    *LINEAR_ROWS,
 )

@@ -47,6 +47,10 @@ def normal(rng, shape):
     return rng.standard_normal(shape)
 
 
+def scaled(rng, shape, factor):
+    return rng.standard_normal(shape) * factor
+
+
 def uniform(rng, shape):
     return rng.random(shape)
 
@@ -158,6 +162,13 @@ def cache(rng, shape, written):
     return values
 
 
+def cache_at(rng, shape, written):
+    """Cache rows; all but the `written` ones are NaN."""
+    values = np.full(shape, np.nan)
+    values[list(written)] = rng.standard_normal((len(written), *shape[1:]))
+    return values
+
+
 def weights(rng, shape):
     return rng.random(shape)
 
@@ -198,6 +209,7 @@ GENERATORS = {
     f.__name__: f
     for f in (
         normal,
+        scaled,
         uniform,
         codes,
         below,
@@ -220,6 +232,7 @@ GENERATORS = {
         nan,
         lowest,
         cache,
+        cache_at,
         weights,
         tied_weights,
         clustered,

@@ -1,7 +1,13 @@
-// Parameters of attention over contiguous caches k, v [capacity, kv_heads, head_dim]; q [S, heads,
-// head_dim]. prefill 0: one row at position len - 1; 1: row s at base + s.
+// Parameters of attention over caches k, v [capacity, kv_heads, head_dim]. rows: 1 of decode, S of
+// prefill, B of batched, T of ragged, each [heads, head_dim].
 #pragma once
+enum AttentionForm { kAttentionDecode, kAttentionPrefill, kAttentionBatched, kAttentionRagged };
 struct AttentionParams {
-  unsigned S, heads, kv_heads, head_dim, capacity, prefill;
+  unsigned form;  // an AttentionForm
+  unsigned rows, heads, kv_heads, head_dim, capacity;
+  unsigned sequences;         // entries of lengths
+  unsigned block, max_pages;  // pages are [sequences, max_pages]; 0: contiguous
+  unsigned window[2];         // low word, high word; 0: every earlier position
+  float soft_cap;             // 0: none
 };
-static_assert(sizeof(AttentionParams) == 24, "read by kernels of three compilers");
+static_assert(sizeof(AttentionParams) == 48, "read by kernels of three compilers");

@@ -1,6 +1,6 @@
-// Attention over a contiguous cache.
-#include "backends/cpu/kernels/prelude.h"
+// Attention over cached keys and values.
 #include "shared/params/attention.h"
+#include "backends/cpu/kernels/prelude.h"
 
 namespace ISA {
 // clang-format off
@@ -9,8 +9,9 @@ namespace ISA {
 
 KERNELS_BEGIN(attention)
 // clang-format off
-KERNEL_LOCAL(attention_f32, attention_chunks, attention_run<float>, attention_local)
-KERNEL_LOCAL(attention_f16, attention_chunks, attention_run<f16>, attention_local)
+KERNEL_LOCAL(attention_f32, attention_chunks, (attention_run<float, false>), attention_local)
+KERNEL_LOCAL(attention_f16, attention_chunks, (attention_run<f16, false>), attention_local)
+KERNEL_LOCAL(attention_f16_narrow, attention_chunks, (attention_run<f16, true>), attention_local)
 // clang-format on
 KERNELS_END
 }  // namespace ISA

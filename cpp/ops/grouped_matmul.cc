@@ -1,0 +1,32 @@
+// grouped_matmul: rows ordered by expert, each against its expert's weight; rows of one expert
+// share it.
+#include "ops/grouped.h"
+
+namespace accel {
+
+extern const OpDef def_grouped_matmul = {
+    .op = Op::grouped_matmul,
+    .name = "grouped_matmul",
+    .doc =
+        "Multiply each row of x by its expert's weight; the rows of one expert share what is read "
+        "of "
+        "it.\n\n"
+        "Rows arrive ordered by expert: expert e has counts[e] of them, in order of e, clamped to "
+        "the rows there\n"
+        "are. out[t] is x[t] times the weight of t's expert, plus bias[e] where one is given. Rows "
+        "from the sum\n"
+        "of counts on are padding: they come out as zero, and no weight is read for them. Equal to "
+        "matmul over\n"
+        "the rows of each expert, and to grouped_matvec, bit for bit. Blocks and groups of a "
+        "quantized "
+        "weight run over\n"
+        "the flattened array of all experts. The result is f32 [T, N].",
+    .operands = grouped_operands(),
+    .attrs = {w_order_spec()},
+    .infer = infer_grouped,
+    .params = grouped_params,
+    .kernels = ACCEL_GROUPED_ROWS("grouped_matmul"),
+    .segments = kGroupedCounts,
+};
+
+}  // namespace accel

@@ -1,0 +1,56 @@
+// What the loops of the matrix products share: a weight by its flat index, the product of a run of
+// rows, int4 planes.
+#pragma once
+#include <functional>
+
+#include "oracle/node.h"
+#include "oracle/orders.h"
+
+namespace accel::oracle {
+
+// One weight: its value, and what its f32 form may be off by.
+struct Weight {
+  double value;
+  double error;
+};
+using WeightAt = std::function<Weight(int64_t flat)>;
+
+struct Product {
+  int64_t M, K, N;
+  bool nk;
+  int64_t row = 0;   // the first of the M rows of x and of the result
+  int64_t base = 0;  // flat index of the first weight
+  int64_t flat(int64_t k, int64_t n) const { return base + (nk ? n * K + k : k * N + n); }
+};
+
+// Rows of a.out[0], an empty bias being none: within a budget, and by the registered order.
+void f64_products(Args& a, const Product& p, std::span<const double> x, const WeightAt& weight,
+                  std::span<const double> bias);
+void f32_products(Args& a, const Product& p, std::span<const double> x,
+                  const std::function<float(int64_t)>& weight, std::span<const double> bias);
+
+struct Int4Planes {
+  std::span<const double> codes, scales, offsets;
+  bool zeros;
+  int64_t group;
+  double code(int64_t i) const {
+    return double((as_u32(codes[size_t(i / 8)]) >> (4 * (i % 8))) & 15u);
+  }
+  double scale(int64_t i) const { return scales[size_t(i / group)]; }
+  double offset(int64_t i) const { return offsets[size_t(i / group)]; }
+
+  Weight value(int64_t i) const {
+    const double c = code(i), s = scale(i), o = offset(i);
+    if (!zeros) return {s * c + o, kU * (std::abs(s * c) + std::abs(s * c + o)) + kTiny};
+    if (s == 0) return {o, 0};
+    return {(c - o) * s, 2 * kU * std::abs((c - o) * s) * (1 + kU) + kTiny};
+  }
+  float rounded(int64_t i, Level level) const {
+    const float c = float(code(i)), s = float(scale(i)), o = float(offset(i));
+    if (!zeros) return mul_add(s, c, o, level);
+    return s == 0 ? o : (c - o) * s;
+  }
+};
+Int4Planes int4_planes(const Args& a);  // of operand w
+
+}  // namespace accel::oracle
