@@ -136,7 +136,9 @@ class Recording {
         b_ = p.builder;
         return;
       }
-    const std::string name = slots_.empty() ? "operand" : def_.operands[0].name;
+    const OperandSpec& first = def_.operands[0];
+    const bool one_of_many = first.kind == SlotKind::tensors && !slots_.empty();
+    const std::string name = one_of_many ? slots_[0].name : first.name;
     throw graph_error(
         {Diagnostic{ErrorKind::attr, def_.name, name,
                     std::string(def_.name) + ": " + name + " is None and must be given", site_}});
@@ -298,9 +300,15 @@ class Recording {
     }
   }
 
+  // As many poisoned tensors as the operator gives: none where it only writes a state.
   Recorded poison() const {
     Recorded r;
-    r.values.push_back(Tensor::poison(b_));
+    size_t tensors = def_.writes < 0 ? 1 : 0;
+    if (const std::string_view text = def_.returns ? def_.returns : ""; !text.empty()) {
+      tensors = 0;
+      for (size_t at = 0; (at = text.find("Tensor", at)) != text.npos; ++at) ++tensors;
+    }
+    r.values.assign(tensors, Tensor::poison(b_));
     r.state = State::poison(b_);
     return r;
   }
