@@ -113,6 +113,18 @@ SIGNATURES = {
     "top_k_mask": "(weights, k, *, exact=False)",
     "top_p_mask": "(weights, p, *, exact=False)",
     "sample": "(logits, draws=None, history=None, counts=None, *, options=None, prefix=None)",
+    "log_softmax": "(x)",
+    "take": "(x, ids)",
+    "sub": "(x, y)",
+    "exp": "(x)",
+    "tanh": "(x)",
+    "sigmoid": "(x)",
+    "softplus": "(x)",
+    "gelu": "(x, *, form='erf')",
+    "clamp": "(x, *, low=None, high=None)",
+    "l2_norm": "(x, *, eps=None)",
+    "top_k": "(x, k)",
+    "concat": "(*xs, axis=None)",
 }
 BUILTINS = {
     "ShapeError": (accel.GraphError, ValueError),
