@@ -108,11 +108,6 @@ float log_f32(float x, Level level) {
   return math_log(x);
 }
 
-float tanh_f32(float x, Level level) {
-  level_now = level;
-  return math_tanh(x);
-}
-
 float sigmoid_f32(float x, Level level) {
   level_now = level;
   return math_sigmoid(x);

@@ -24,7 +24,6 @@ uint32_t categorical(const std::vector<float>& weights, float draw);
 
 // The elementary functions of shaders/shared/math at a level.
 float exp_f32(float x, Level level);
-float tanh_f32(float x, Level level);
 float sin_f32(float x, Level level);
 float cos_f32(float x, Level level);
 float silu_f32(float x, Level level);
