@@ -112,7 +112,8 @@ SIGNATURES = {
     "quant_matmul": "(x, w, *, w_order='kn')",
     "int4_matvec": "(a, w, *, w_order='kn')",
     "int4_matmul": "(a, w, *, w_order='kn')",
-    "attention": "(q, k, v, *, lengths=None, scale_name=None, base_name=None)",
+    "attention": "(q, k, v, *, lengths=None, scale_name=None, pages=None, query_extents=None, "
+    "sinks=None, block=0, base_name=None, window=None, soft_cap=None, operands=None)",
     "argmax": "(logits)",
     "sample_categorical": "(weights, draws)",
     "top_k_mask": "(weights, k, *, exact=False)",
@@ -125,6 +126,18 @@ SIGNATURES = {
     "causal_conv1d": "(x, w, state, *, query_extents=None, bias=None)",
     "linear_attention": "(q, k, v, state, *, "
     "alpha=None, beta=None, query_extents=None, decay_first=False, rule='delta')",
+    "log_softmax": "(x)",
+    "take": "(x, ids)",
+    "sub": "(x, y)",
+    "exp": "(x)",
+    "tanh": "(x)",
+    "sigmoid": "(x)",
+    "softplus": "(x)",
+    "gelu": "(x, *, form='erf')",
+    "clamp": "(x, *, low=None, high=None)",
+    "l2_norm": "(x, *, eps=None)",
+    "top_k": "(x, k)",
+    "concat": "(*xs, axis=None)",
 }
 BUILTINS = {
     "ShapeError": (accel.GraphError, ValueError),

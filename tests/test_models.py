@@ -348,3 +348,34 @@ def test_gguf_files_are_the_same_models(folder, tmp_path, isa, name):
     else:
         assert np.array_equal(*got)
     assert got[0].std() > 0.3
+
+
+def test_a_vocabulary_of_spaces_and_bytes(folder, isa):
+    """Tokens that spell a space as U+2581 and bytes as <0xNN>, as sentencepiece models do."""
+    tokenizers = pytest.importorskip("tokenizers")
+    path, space = folder("llama"), "\u2581"
+    pieces = ["<unk>", "<s>", *(f"<0x{b:02X}>" for b in range(128, 256)), space, "a", "b", "ab"]
+    vocab = {t: i for i, t in enumerate([*pieces, space + "a"])}
+    model = tokenizers.Tokenizer(
+        tokenizers.models.BPE(
+            vocab=vocab, merges=[("a", "b"), (space, "a")], byte_fallback=True, unk_token="<unk>"
+        )
+    )
+    normal, decoders = tokenizers.normalizers, tokenizers.decoders
+    model.normalizer = normal.Sequence([normal.Prepend(space), normal.Replace(" ", space)])
+    model.decoder = decoders.Sequence(
+        [decoders.Replace(space, " "), decoders.ByteFallback(), decoders.Fuse(),
+         decoders.Strip(" ", 1, 0)]
+    )  # fmt: skip
+    model.add_special_tokens([tokenizers.AddedToken("<s>", special=True)])
+    model.post_processor = tokenizers.processors.TemplateProcessing(
+        single="<s> $A", special_tokens=[("<s>", 1)]
+    )
+    model.save(str(path / "tokenizer.json"))
+    with open_model(path, isa) as found:
+        t = found.tokenizer
+        ids = t.encode("ab äa")
+        assert ids == model.encode("ab äa").ids and ids[0] == 1
+        assert t.decode(ids[1:]) == "ab äa" == model.decode(ids)
+        assert t.token_bytes(vocab["<0xC3>"]) == b"\xc3" and t.token_bytes(vocab[space]) == b" "
+        assert t.encode("<s>")[1:] != [1] and t.encode("<s>", special=True)[1:] == [vocab[space], 1]
