@@ -169,7 +169,7 @@ def test_buffers_refuse(device, call, error):
         call(device)
 
 
-def test_property_3_too_large_carries_its_numbers(device):
+def test_p26_03_too_large_carries_its_numbers(device):
     with pytest.raises(accel.CapacityError) as caught:
         device.new_buffer(accel.F32, 2**50)
     error = caught.value
@@ -177,7 +177,7 @@ def test_property_3_too_large_carries_its_numbers(device):
     assert error.limit > 0 and isinstance(error, MemoryError)
 
 
-def test_property_3_a_failed_allocation_is_out_of_memory(device):
+def test_p26_03_a_failed_allocation_is_out_of_memory(device):
     from accel import _core
 
     _core._fail_allocation(1)
@@ -190,7 +190,7 @@ def test_property_3_a_failed_allocation_is_out_of_memory(device):
     assert device.new_buffer(accel.F32, 16).count == 16
 
 
-def test_property_3_closing_a_device_counts_its_children():
+def test_p26_03_closing_a_device_counts_its_children():
     device = accel.open_cpu(threads=1)
     buffers = [device.new_buffer(accel.F32, 4) for _ in range(2)]
     with pytest.raises(accel.BindError, match="2") as caught:

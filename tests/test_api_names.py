@@ -112,7 +112,8 @@ SIGNATURES = {
     "quant_matmul": "(x, w, *, w_order='kn')",
     "int4_matvec": "(a, w, *, w_order='kn')",
     "int4_matmul": "(a, w, *, w_order='kn')",
-    "attention": "(q, k, v, *, lengths=None, scale_name=None, base_name=None)",
+    "attention": "(q, k, v, *, lengths=None, scale_name=None, pages=None, query_extents=None, "
+    "sinks=None, block=0, base_name=None, window=None, soft_cap=None, operands=None)",
     "argmax": "(logits)",
     "sample_categorical": "(weights, draws)",
     "top_k_mask": "(weights, k, *, exact=False)",

@@ -118,7 +118,7 @@ def test_submit_with_buffers_and_views(rt, plan):
     np.testing.assert_array_equal(y, 2 * x)
 
 
-def test_property_33_prepared_bindings_give_the_bits_of_the_dicts(plan):
+def test_p26_33_prepared_bindings_give_the_bits_of_the_dicts(plan):
     x, y = arrays()
     bound = plan.bind({"x": x, "y": y}, {"f": 3})
     assert isinstance(bound, T.Bindings) and bound.plan is plan
@@ -256,7 +256,7 @@ def test_wrong_python_types_raise_at_the_call(plan, call, words):
         call(plan, *arrays())
 
 
-def test_property_33_a_failed_assignment_changes_nothing(rt, plan):
+def test_p26_33_a_failed_assignment_changes_nothing(rt, plan):
     x, y = arrays()
     bound = plan.bind({"x": x, "y": y}, {"f": 1})
     failures = [
@@ -294,7 +294,7 @@ def test_overlap_between_a_read_and_a_written_port(plan):
     assert codes(caught.value) == {"y": "overlap"}
 
 
-def test_property_33_bindings_of_another_plan(rt, plan):
+def test_p26_33_bindings_of_another_plan(rt, plan):
     x, y = arrays()
     other = record(rt).compile()
     fence = plan.submit(other.bind({"x": x, "y": y}, {"f": 1}))
@@ -311,7 +311,7 @@ def test_a_buffer_of_another_device(plan):
     assert codes(caught.value) == {"x": "foreign"}
 
 
-def test_property_33_a_buffer_closed_after_bind_is_found_at_submit(rt, plan):
+def test_p26_33_a_buffer_closed_after_bind_is_found_at_submit(rt, plan):
     x, y = arrays()
     buffer = rt.device.buffer(x)
     bound = plan.bind({"x": buffer, "y": y}, {"f": 1})
@@ -337,7 +337,7 @@ def test_a_closed_plan_comes_before_other_problems(rt):
         plan.bind({})
 
 
-def test_property_25_runtime_close_counts_open_plans():
+def test_p26_25_runtime_close_counts_open_plans():
     rt = accel.Runtime(accel.open_cpu(threads=1))
     plans = [record(rt).compile() for _ in range(2)]
     with pytest.raises(accel.BindError, match="2 open plans") as caught:

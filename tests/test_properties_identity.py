@@ -74,7 +74,7 @@ def test_digests_are_bytes_and_hex_is_made_of_them(rt):
     assert len(set(digests)) == 3
 
 
-def test_property_26_builder_and_plan_agree(rt):
+def test_p26_26_builder_and_plan_agree(rt):
     for options in ({}, {"max_in_flight": 3}, {"fuse": False}, {"label": "named"}):
         b = rt.new_builder("here")
         record(b)
@@ -104,7 +104,7 @@ SEMANTIC = {
 
 
 @pytest.mark.parametrize("field", SEMANTIC)
-def test_property_26_any_change_of_the_graph_changes_semantic(rt, field):
+def test_p26_26_any_change_of_the_graph_changes_semantic(rt, field):
     assert "semantic" in changed(identity_of(rt), identity_of(rt, **{field: SEMANTIC[field]}))
 
 
@@ -147,7 +147,7 @@ def compile_options():
     return {a.arg for a in compile_.args.args + compile_.args.kwonlyargs} - {"self"}
 
 
-def test_property_26_every_compile_option_is_in_the_key(rt):
+def test_p26_26_every_compile_option_is_in_the_key(rt):
     pool = rt.device.new_transient_pool("p")
     values = OPTIONS | {"pool": pool}
     missing = compile_options() - set(values) - {"label", "progress"}
@@ -164,7 +164,7 @@ def test_property_26_every_compile_option_is_in_the_key(rt):
     assert identity_of(rt, options={"label": "l", "progress": print}) == base
 
 
-def test_property_26_the_numerical_part_follows_the_kernels(rt):
+def test_p26_26_the_numerical_part_follows_the_kernels(rt):
     base = identity_of(rt)
     from conftest import tables
 
@@ -199,7 +199,7 @@ def digests(tree: Path, flags: str) -> dict:
     return dict(row.strip("{},").replace('"', "").split(", ") for row in rows)
 
 
-def test_property_26_a_kernel_source_or_flag_change_changes_the_digest(tmp_path):
+def test_p26_26_a_kernel_source_or_flag_change_changes_the_digest(tmp_path):
     for folder in ("cpp/backends/cpu/kernels", "shaders/shared"):
         shutil.copytree(ROOT / folder, tmp_path / folder)
     shutil.copy(ROOT / "cpp/backends/cpu/kernel_api.h", tmp_path / "cpp/backends/cpu")
@@ -295,7 +295,7 @@ def test_a_hit_gives_the_kept_plan(rt, cache):
     assert runs(first) and runs(second, 5) and cache.runtime is rt
 
 
-def test_property_26_forced_collisions_are_told_apart(rt):
+def test_p26_26_forced_collisions_are_told_apart(rt):
     cache = T.PlanCache(rt, _collide=True)
     plans = [cache.compile(simple(width)) for width in (4, 5, 6)]
     assert len(cache) == 3 and len(set(plans)) == 3
@@ -304,7 +304,7 @@ def test_property_26_forced_collisions_are_told_apart(rt):
     cache.close()
 
 
-def test_property_26_a_closed_cached_plan_is_recompiled(rt, cache):
+def test_p26_26_a_closed_cached_plan_is_recompiled(rt, cache):
     plan = cache.compile(simple(4))
     plan.close()
     again = cache.compile(simple(4))
@@ -358,7 +358,7 @@ def test_a_cache_keeps_its_runtime_open():
 
 
 @pytest.mark.parametrize("from_progress", [False, True])
-def test_property_35_re_entry_is_a_graph_error(rt, cache, from_progress):
+def test_p26_35_re_entry_is_a_graph_error(rt, cache, from_progress):
     other = T.PlanCache(rt)
     seen = []
 
@@ -382,7 +382,7 @@ def test_property_35_re_entry_is_a_graph_error(rt, cache, from_progress):
 
 
 @pytest.mark.threads
-def test_property_35_eight_threads_race_one_cache(rt):
+def test_p26_35_eight_threads_race_one_cache(rt):
     for _ in range(10):
         cache = T.PlanCache(rt)
         start, plans, failures = threading.Barrier(8), [], []
@@ -412,7 +412,7 @@ def test_property_35_eight_threads_race_one_cache(rt):
 
 
 @pytest.mark.threads
-def test_property_35_a_record_callback_and_a_waiting_thread_do_not_deadlock(rt, cache):
+def test_p26_35_a_record_callback_and_a_waiting_thread_do_not_deadlock(rt, cache):
     inside, waiting = threading.Event(), threading.Event()
     done = []
 
@@ -436,7 +436,7 @@ def test_property_35_a_record_callback_and_a_waiting_thread_do_not_deadlock(rt, 
 
 
 @pytest.mark.threads
-def test_property_35_close_races_compile(rt):
+def test_p26_35_close_races_compile(rt):
     for _ in range(20):
         cache = T.PlanCache(rt)
         failures = []

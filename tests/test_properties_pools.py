@@ -10,7 +10,7 @@ from accel import tensor as T
 # ---------------------------------------------------------------- buckets
 
 
-def test_property_27_buckets_unsorted_exact_and_above():
+def test_p26_27_buckets_unsorted_exact_and_above():
     given = [512, 100, 2048]
     buckets = T.Buckets(*given)
     given[0] = 1
@@ -38,7 +38,7 @@ def test_property_27_buckets_unsorted_exact_and_above():
         ),
     ],
 )
-def test_property_27_buckets_refuse(call, operand, words):
+def test_p26_27_buckets_refuse(call, operand, words):
     with pytest.raises(accel.AttrError, match=words) as caught:
         call()
     assert caught.value.operand == operand
@@ -114,7 +114,7 @@ def outcome(call):
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_property_27_block_pool_against_a_model(seed):
+def test_p26_27_block_pool_against_a_model(seed):
     rng = np.random.default_rng(seed)
     blocks, size = int(rng.integers(1, 40)), int(rng.integers(1, 9))
     pool, model = T.BlockPool(blocks, size), Model(blocks, size)
@@ -176,7 +176,7 @@ def test_exhausted_carries_its_numbers_and_changes_nothing():
         (lambda p: p.free([0, 3, 0, -7]), "pages", "3 is free, 0 is repeated, -7 never existed"),
     ],
 )
-def test_property_27_block_pool_refuses_and_changes_nothing(call, operand, words):
+def test_p26_27_block_pool_refuses_and_changes_nothing(call, operand, words):
     pool = T.BlockPool(4, 16)
     assert pool.grow(None, 20) == [1, 0]
     with pytest.raises(accel.AttrError, match=words) as caught:

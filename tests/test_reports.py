@@ -58,7 +58,7 @@ def plan(rt):
 # ---------------------------------------------------------------- explain
 
 
-def test_property_5_explain_is_whole_and_stable(rt, plan):
+def test_p26_05_explain_is_whole_and_stable(rt, plan):
     text = plan.explain()
     assert text == plan.explain() == record(rt).compile().explain()
     memory = plan.memory()

@@ -90,7 +90,7 @@ def test_other_threads_run_while_one_waits(rt):
     assert gaps[0] < waited / 2, "the interpreter lock was held through the wait"
 
 
-def test_property_35_a_time_out_gives_false(rt):
+def test_p26_35_a_time_out_gives_false(rt):
     plan, given = slow_plan(rt)
     fence = plan.submit(given)
     assert not fence.done
@@ -134,7 +134,7 @@ def test_dropping_everything_in_flight_is_safe(rt):
     np.testing.assert_array_equal(y, np.eye(512))
 
 
-def test_property_34_queues_are_ordered_by_after_alone(rt):
+def test_p26_34_queues_are_ordered_by_after_alone(rt):
     first, second = rt.device.new_queue("first"), rt.device.new_queue("second")
     plan, given = slow_plan(rt)
     last, ends = tiny_plan(rt)
@@ -149,7 +149,7 @@ def test_property_34_queues_are_ordered_by_after_alone(rt):
         failed.wait()
 
 
-def test_property_34_one_queue_is_ordered_and_two_give_the_bits_of_one(rt):
+def test_p26_34_one_queue_is_ordered_and_two_give_the_bits_of_one(rt):
     """y accumulates: every submission reads what the one before it wrote."""
     b = rt.new_builder("chain")
     s = b.state("s", accel.F32, [1, 64])
@@ -173,7 +173,7 @@ def test_property_34_one_queue_is_ordered_and_two_give_the_bits_of_one(rt):
     assert results[0] == results[1]
 
 
-def test_property_34_a_failed_fence_in_after_runs_nothing(rt):
+def test_p26_34_a_failed_fence_in_after_runs_nothing(rt):
     plan, given = tiny_plan(rt)
     queue = rt.device.new_queue("other")
     failed = plan.submit({})
@@ -214,7 +214,7 @@ def test_racing_threads_get_results_or_a_clean_refusal(rt):
     assert set(outcomes) <= {"ran", "in_flight"} and outcomes.count("ran") >= 8
 
 
-def test_property_35_threads_record_compile_submit_and_close(rt):
+def test_p26_35_threads_record_compile_submit_and_close(rt):
     failures = []
 
     def work():
@@ -260,7 +260,7 @@ def test_arrays_are_dropped_by_python_s_own_threads(rt):
     assert where == [threading.get_ident()]
 
 
-def test_property_35_a_failed_fence_dropped_without_wait_warns(rt):
+def test_p26_35_a_failed_fence_dropped_without_wait_warns(rt):
     plan, _ = tiny_plan(rt)
     with pytest.warns(ResourceWarning, match="unbound"):
         plan.submit({})
@@ -295,7 +295,7 @@ def test_a_fence_that_fails_after_it_was_dropped_warns_at_the_next_call():
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs POSIX timers")
-def test_property_35_ctrl_c_leaves_wait_soon_and_the_submission_goes_on(rt):
+def test_p26_35_ctrl_c_leaves_wait_soon_and_the_submission_goes_on(rt):
     plan, given = slow_plan(rt)
     fence = plan.submit(given)
     sent = []
@@ -322,7 +322,7 @@ def test_property_35_ctrl_c_leaves_wait_soon_and_the_submission_goes_on(rt):
 # ---------------------------------------------------------------- fresh memory, collection
 
 
-def test_property_35_fresh_buffers_are_zero():
+def test_p26_35_fresh_buffers_are_zero():
     device = accel.open_cpu(threads=1, debug_fill=0xFF)
     for count in (1, 1000, 1 << 20):
         for _ in range(3):
@@ -333,7 +333,7 @@ def test_property_35_fresh_buffers_are_zero():
 
 
 @pytest.mark.parametrize("order", range(12))
-def test_property_35_objects_are_collected_in_any_order(order):
+def test_p26_35_objects_are_collected_in_any_order(order):
     """Each object is dropped at a random moment, some in flight, some in a cycle."""
     rng = np.random.default_rng(order)
     device = accel.open_cpu(threads=2)
@@ -438,7 +438,7 @@ def run(script):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_property_35_a_forked_child_may_only_drop_objects():
+def test_p26_35_a_forked_child_may_only_drop_objects():
     result = run(FORKED)
     assert result.returncode == 0, result.stdout + result.stderr
 

@@ -169,7 +169,6 @@ struct Flight {
   Flight(const Flight&) = delete;
   ~Flight() {
     if (table) table->hold->in_flight.fetch_sub(1, std::memory_order_seq_cst);
-    if (trace) trace->leave();
     instance.in_flight.store(false, std::memory_order_seq_cst);
     p.in_flight.fetch_sub(1, std::memory_order_seq_cst);
     released().notify();
@@ -202,7 +201,7 @@ struct Flight {
     p.fill_tables(instance);
     arena = instance.program->arena();
     entries = p.operands_for(*table, index, arena.get()).entries.data();
-    if (p.trace) trace = p.trace, trace->enter();
+    trace = p.trace;
   }
   std::optional<Error> run() {
     Execution execution{entries, instance.scalars.data(), arena.get()};
@@ -272,7 +271,10 @@ static FencePtr launch(Plan::Impl& p, FlightPtr flight, const std::vector<uint32
   }
   check_queue(p.runtime->device().get(), queue, after);
   flight->prepare(scalars);
-  return queue->enqueue([flight = std::move(flight)] { return flight->run(); }, std::move(after));
+  FencePtr fence =
+      queue->enqueue([flight = std::move(flight)] { return flight->run(); }, std::move(after));
+  if (p.trace) p.trace->add(fence);
+  return fence;
 }
 
 FencePtr Plan::submit(const Bindings& bound, QueuePtr queue, std::vector<FencePtr> after) {
@@ -393,7 +395,7 @@ std::string Plan::end_trace(const std::function<void()>& poll) {
     trace.swap(p_->trace);
   }
   if (!trace) throw trace_error(p_->data, "not being traced and must be");
-  released().wait([&] { return trace->idle(); }, -1, 0, poll);
+  trace->wait(poll);
   return chrome_trace(p_->data, trace->runs());
 }
 const PlanData& Plan::data() const {

@@ -1,10 +1,10 @@
 // Times of a plan's submissions, command by command, while somebody traces it (CONTRACT E10).
 #pragma once
-#include <atomic>
 #include <mutex>
 #include <string>
 #include <vector>
 
+#include "exec/device.h"
 #include "plan/plan.h"
 
 namespace accel {
@@ -16,20 +16,24 @@ class Trace {
     int instance = 0;                 // graph instance
     std::vector<int64_t> command_ns;  // when the first command began, then when each ended
   };
-  void enter() { pending_.fetch_add(1, std::memory_order_seq_cst); }
-  void leave() { pending_.fetch_sub(1, std::memory_order_seq_cst); }
-  bool idle() const { return pending_.load(std::memory_order_seq_cst) == 0; }
+  // By the queue's thread, when a run has ended.
   void add(Run run) {
     std::lock_guard<std::mutex> lock(mutex_);
     runs_.push_back(std::move(run));
   }
-  // Of an idle trace.
+  // With the plan's lock: of a submission that is traced.
+  void add(FencePtr fence) { fences_.push_back(std::move(fence)); }
+  // Once no further submission takes this trace: waits for all fences, whose errors stay with them.
+  void wait(const std::function<void()>& poll) const {
+    for (const FencePtr& fence : fences_) fence->wait_quiet(-1, poll);
+  }
+  // After wait().
   const std::vector<Run>& runs() const { return runs_; }
 
  private:
-  std::atomic<int64_t> pending_{0};
   std::mutex mutex_;
   std::vector<Run> runs_;
+  std::vector<FencePtr> fences_;
 };
 
 // The runs as Chrome trace JSON: one event a submission and one a command, a thread for each graph

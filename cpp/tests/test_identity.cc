@@ -43,7 +43,7 @@ Identity of(const RuntimePtr& rt) {
 
 }  // namespace
 
-TEST(test_property_26_a_kernel_digest_changes_numerical_alone) {
+TEST(test_p26_26_a_kernel_digest_changes_numerical_alone) {
   const Identity one = of(runtime_with("one")), two = of(runtime_with("two"));
   CHECK(one.semantic.bytes == two.semantic.bytes);
   CHECK(one.deployment.bytes == two.deployment.bytes);
@@ -64,7 +64,7 @@ TEST(test_every_built_table_has_its_own_digest) {
   CHECK_EQ(kernel_digest("sse9"), "");
 }
 
-TEST(test_property_26_colliding_digests_are_told_apart) {
+TEST(test_p26_26_colliding_digests_are_told_apart) {
   const RuntimePtr rt = runtime_with("one");
   PlanCache cache(rt, [](const Identity&) { return std::string("same"); });
   const auto of_width = [&](int64_t n) {

@@ -143,8 +143,8 @@ static inline Range attention_seen(const AttentionScratch& w, int member, u64 j0
   return {begin > j0 ? begin - j0 : 0, at_most(w.end[member] - j0, kBlock)};
 }
 // A bit for each of the sixteen positions from j on that a member sees.
-static inline u32 attention_bits(const AttentionScratch& w, u64 j, Range seen) {
-  u32 bits = w.live[j / 16];
+static inline u32 attention_bits(const u32* live, u64 j, Range seen) {
+  u32 bits = live[j / 16];
   if (seen.lo > j) bits &= 0xffffu << (seen.lo - j);
   if (seen.hi < j + 16) bits &= (1u << (seen.hi - j)) - 1;
   return bits;
@@ -196,19 +196,23 @@ static bool stage_block(const AttentionPiece& piece, int slot, u64 j0, int n, fl
 
 // ---------------------------------------------------------------- arithmetic
 
-// Scores of one member against the staged keys that it sees, times scale, capped; returns their
-// maximum, NaN passed over. What lies in the same sixteen but is not seen is left out by a mask.
-static float attention_scores(const AttentionScratch& w, int member, Range seen, u64 padded,
-                              F16x scale, float cap) {
-  const F16x lowest = splat(-3.4e38f);
-  const float* q = w.q + member * padded;
-  F16x most = lowest;
+// The maximum so far and of sixteen scores, without those that are not seen; NaN is passed over.
+static ACCEL_INLINE F16x attention_most(F16x s, u32 bits, F16x most) {
+  if (bits == 0xffff) return max(s, most);
+  return max(select(lanes_of_bits(bits), s, splat(-3.4e38f)), most);
+}
+
+// Scores of one member against the staged keys that it sees, times scale; returns their maximum.
+// What lies in the same sixteen but is not seen is left out by a mask.
+static float attention_scores(const float* q, const float* rows, const u32* live, Range seen,
+                              u64 padded, F16x scale, float* scores) {
+  F16x most = splat(-3.4e38f);
   for (u64 j = seen.lo / 16 * 16; j < seen.hi; j += 16) {
     F16x dots[16];
     ACCEL_UNROLL for (int g = 0; g < 16; g += kKeys) {
       F16x acc[kKeys];
       ACCEL_UNROLL for (int i = 0; i < kKeys; ++i) acc[i] = splat(0.0f);
-      const float* row = w.rows + (j + g) * padded;
+      const float* row = rows + (j + g) * padded;
       for (u64 c = 0; c < padded; c += 16) {
         const F16x qc = load(q + c);
         ACCEL_UNROLL for (int i = 0; i < kKeys; ++i) acc[i] =
@@ -216,11 +220,19 @@ static float attention_scores(const AttentionScratch& w, int member, Range seen,
       }
       ACCEL_UNROLL for (int i = 0; i < kKeys; ++i) dots[g + i] = acc[i];
     }
-    F16x s = sums16(dots) * scale;
-    if (cap > 0) s = splat(cap) * math_tanh(s / splat(cap));
-    store(w.e + member * kBlock + j, s);
-    const u32 bits = attention_bits(w, j, seen);
-    most = bits == 0xffff ? max(s, most) : max(select(lanes_of_bits(bits), s, lowest), most);
+    const F16x s = sums16(dots) * scale;
+    store(scores + j, s);
+    most = attention_most(s, attention_bits(live, j, seen), most);
+  }
+  return max16(most);
+}
+// The same scores capped; a pass of its own, so that calls without a cap do not pay for it.
+static float attention_cap(const u32* live, Range seen, float cap, float* scores) {
+  F16x most = splat(-3.4e38f);
+  for (u64 j = seen.lo / 16 * 16; j < seen.hi; j += 16) {
+    const F16x s = splat(cap) * math_tanh(load(scores + j) / splat(cap));
+    store(scores + j, s);
+    most = attention_most(s, attention_bits(live, j, seen), most);
   }
   return max16(most);
 }
@@ -241,14 +253,18 @@ template <bool narrow>
 static void attention_weights(const AttentionScratch& w, int member, Range seen, u64 padded,
                               F16x scale, float cap) {
   float* e = w.e + member * kBlock;
-  const float m = max2(attention_scores(w, member, seen, padded, scale, cap), w.m[member]);
+  const u32* live = w.live;
+  float most = attention_scores(w.q + member * padded, w.rows, live, seen, padded, scale, e);
+  if (cap > 0) most = attention_cap(live, seen, cap, e);
+  const float m = max2(most, w.m[member]);
   const float alpha = exp_one(w.m[member] - m);
   F16x sum = splat(0.0f);
+  u32 sees = 0;
   for (u64 j = seen.lo / 16 * 16; j < seen.hi; j += 16) {
     F16x x = math_exp(load(e + j) - splat(m));
-    const u32 bits = attention_bits(w, j, seen);
+    const u32 bits = attention_bits(live, j, seen);
     if (bits != 0xffff) x = select(lanes_of_bits(bits), x, splat(0.0f));
-    w.sees[member] |= bits;
+    sees |= bits;
     store(e + j, narrow ? through_f16(x) : x);
     sum = sum + x;
   }
@@ -256,6 +272,7 @@ static void attention_weights(const AttentionScratch& w, int member, Range seen,
   w.l[member] = scaled + sum16(sum);
   w.m[member] = m;
   w.alpha[member] = alpha;
+  w.sees[member] |= sees;
 }
 
 // o = alpha * o (if `scaled`), then the chain over positions j0 .. j1 of the block, for R members
@@ -269,9 +286,8 @@ static ACCEL_INLINE void attention_values(const AttentionScratch& w, int member,
     acc[r][i] = load(o + r * padded + 16 * i);
     if (scaled) acc[r][i] = splat(w.alpha[member + r]) * acc[r][i];
   }
-  const float* e = w.e + member * kBlock;
-  for (u64 j = seen.lo; j < seen.hi; ++j) {
-    const float* v = w.rows + j * padded + c;
+  const float *e = w.e + member * kBlock, *v = w.rows + c + seen.lo * padded;
+  for (u64 j = seen.lo; j < seen.hi; ++j, v += padded) {
     F16x row[N];
     ACCEL_UNROLL for (int i = 0; i < N; ++i) row[i] = load(v + 16 * i);
     ACCEL_UNROLL for (int r = 0; r < R; ++r) {

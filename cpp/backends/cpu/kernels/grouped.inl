@@ -20,6 +20,23 @@ static ACCEL_INLINE Grouped grouped_of(const KernelArgs* args) {
           (float*)args->buf[10]};
 }
 
+// Wide ranges of columns, because rows stream the weight; experts are cut where the columns do not
+// feed all threads.
+enum {
+  kGroupedStrips = 4,  // of a thread
+  kGroupedStream = 2,  // rows of an expert that stream the weight each, rather than share tiles
+};
+static u32 grouped_chunks(const void* params, u32 threads) {
+  const GroupedParams& p = *(const GroupedParams*)params;
+  const u64 work = (u64)p.T * p.K * p.N / kProductWork;
+  if (threads == 1 || work < 2) return 1;
+  const u32 columns =
+      least(up_to(p.N, kProductColumns) / kProductColumns, threads * kGroupedStrips);
+  if (columns > work) return (u32)work;
+  const u32 parts = columns < 2 * threads ? (2 * threads + columns - 1) / columns : 1;
+  return columns * least(parts, p.experts);
+}
+
 // ---------------------------------------------------------------- one expert's weight
 
 // A weight whose flat index begins behind `base`, where groups or blocks may straddle experts.
@@ -69,7 +86,7 @@ static void grouped_pack(const KernelArgs* args, u32 chunk, u32 n_chunks, void*)
   const u32 lo = (u32)part_of(g.T, chunk, n_chunks), hi = (u32)part_of(g.T, chunk + 1, n_chunks);
   for (u32 e = 0; e < g.experts; ++e) {
     const u32 begin = g.offsets[e], rows = g.offsets[e + 1] - begin;
-    if (rows < 2 || begin >= hi || begin + rows <= lo) continue;
+    if (rows <= kGroupedStream || begin >= hi || begin + rows <= lo) continue;
     const u32 block = NK ? (u32)kNkRows : (u32)kKnRows;
     const u32 m0 = lo > begin ? up_to(lo - begin, block) : 0;
     const u32 m1 = least(up_to(hi - begin, block), rows);
@@ -107,7 +124,7 @@ static void grouped_padding(const Grouped& g, const Rect& r) {
 }
 
 // A chunk owns a range of columns, and of experts where the columns do not feed all threads. Each:
-// every row streams the weight; otherwise two or more rows of an expert share it.
+// every row streams the weight; otherwise many rows of an expert share it.
 template <bool NK, bool Each, class Weight>
 static void grouped_run(const KernelArgs* args, const Weight& all, u32 chunk, u32 n_chunks,
                         void* local) {
@@ -121,7 +138,7 @@ static void grouped_run(const KernelArgs* args, const Weight& all, u32 chunk, u3
     if (begin == end) continue;
     const auto weight = weight_from(all, (u64)e * g.K * g.N);
     const float* bias = g.bias ? g.bias + (u64)e * g.N : nullptr;
-    if (!Each && end - begin > 1) {
+    if (!Each && end - begin > kGroupedStream) {
       const Product p = {end - begin, g.K, g.N, bias, g.out + (u64)begin * g.N};
       const float* px = (const float*)args->shared + (u64)begin * grouped_width<NK>(g.K);
       grouped_rows<NK>(p, weight, {r.n0, r.n1, 0, p.M}, px, (float*)local);

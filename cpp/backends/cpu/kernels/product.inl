@@ -45,7 +45,7 @@ struct Rect {
   u32 n0, n1, m0, m1;
 };
 
-static u32 product_chunks(const void* params, u32 threads) {
+static __attribute__((unused)) u32 product_chunks(const void* params, u32 threads) {
   const ProductShape* s = shape_of(params);
   const u32 units = up_to(s->N, kProductUnit) / kProductUnit;
   const u64 work = (u64)s->M * s->K * s->N / kProductWork;
