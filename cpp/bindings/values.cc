@@ -54,6 +54,7 @@ void add_tensor(py::module_& m) {
         throw py::type_error("a Tensor has no truth value: nothing is computed while recording");
       });
   add_sign<Op::add>(c, "__add__", "+");
+  add_sign<Op::sub>(c, "__sub__", "-");
   add_sign<Op::mul>(c, "__mul__", "*");
   add_sign<Op::matmul>(c, "__matmul__", "@");
   c.attr("__array_ufunc__") = py::none();  // numpy leaves `array + tensor` to the tensor

@@ -136,7 +136,9 @@ class Recording {
         b_ = p.builder;
         return;
       }
-    const std::string name = slots_.empty() ? "operand" : def_.operands[0].name;
+    const OperandSpec& first = def_.operands[0];
+    const bool one_of_many = first.kind == SlotKind::tensors && !slots_.empty();
+    const std::string name = one_of_many ? slots_[0].name : first.name;
     throw graph_error(
         {Diagnostic{ErrorKind::attr, def_.name, name,
                     std::string(def_.name) + ": " + name + " is None and must be given", site_}});
@@ -299,6 +301,7 @@ class Recording {
     }
   }
 
+  // As many poisoned tensors as the operator gives: none where it only writes a state.
   Recorded poison() const {
     Recorded r;
     for (int i = 0; i < results_of(def_); ++i) r.values.push_back(Tensor::poison(b_));

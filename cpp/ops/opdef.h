@@ -119,9 +119,15 @@ class Params {
  public:
   template <class T>
   void put(const T& p) {
+    words.clear();
+    append(p);
+  }
+  // Behind what is there: an operator of any number of operands has a part for each.
+  template <class T>
+  void append(const T& p) {
     static_assert(sizeof(T) % 4 == 0 && __is_trivially_copyable(T));
-    words.resize(sizeof(T) / 4);
-    std::memcpy(words.data(), &p, sizeof(T));
+    words.resize(words.size() + sizeof(T) / 4);
+    std::memcpy(&words[words.size() - sizeof(T) / 4], &p, sizeof(T));
   }
   std::vector<uint32_t> words;
 };

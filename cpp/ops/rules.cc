@@ -27,7 +27,9 @@ void refuse_dtype(const Call& c, int slot, const std::string& must) {
          std::string("is ") + name_of(c.in[size_t(slot)].dtype) + " and must be " + must);
 }
 
-static std::string attr_text(const AttrSpec& spec, const Attr& a) {
+std::string attr_text(const Call& c, int attr) {
+  const AttrSpec& spec = c.def->attrs[size_t(attr)];
+  const Attr& a = c.attr(attr);
   if (!a.set) return "None";
   switch (spec.type) {
     case AttrType::integer:
@@ -51,9 +53,8 @@ static std::string attr_text(const AttrSpec& spec, const Attr& a) {
 }
 
 void refuse_attr(const Call& c, int attr, const std::string& must) {
-  const AttrSpec& spec = c.def->attrs[size_t(attr)];
-  refuse(ErrorKind::attr, spec.name,
-         "is " + attr_text(spec, c.attr(attr)) + " and must be " + must);
+  refuse(ErrorKind::attr, c.def->attrs[size_t(attr)].name,
+         "is " + attr_text(c, attr) + " and must be " + must);
 }
 
 std::string dtype_list(std::initializer_list<DType> types) {
@@ -68,21 +69,26 @@ std::string dtype_list(std::initializer_list<DType> types) {
 }
 
 // cast and contiguous are named where they lead to what is wanted.
-static std::string cast_hint(DType from, std::initializer_list<DType> allowed) {
+static std::string cast_hint(DType from, std::initializer_list<DType> allowed,
+                             const std::string& name) {
   for (DType to : allowed) {
     const bool pair = (from == DType::F32 && to == DType::F16) ||
                       (from == DType::F16 && to == DType::F32) ||
                       (from == DType::BF16 && to == DType::F32);
-    if (pair) return std::string("; cast(x, ") + name_of(to) + ") converts it";
+    if (pair) return "; cast(" + name + ", " + name_of(to) + ") converts it";
   }
   return "";
+}
+
+std::string cast_hint(const Call& c, int slot, DType to) {
+  return cast_hint(c.in[size_t(slot)].dtype, {to}, operand_name(c, slot));
 }
 
 void require_dtype_in(const Call& c, int slot, std::initializer_list<DType> allowed) {
   const DType is = c.in[size_t(slot)].dtype;
   for (DType t : allowed)
     if (is == t) return;
-  refuse_dtype(c, slot, dtype_list(allowed) + cast_hint(is, allowed));
+  refuse_dtype(c, slot, dtype_list(allowed) + cast_hint(is, allowed, "x"));
 }
 void require_dtype(const Call& c, int slot, DType dtype) {
   require_dtype_in(c, slot, {dtype});

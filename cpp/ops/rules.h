@@ -11,6 +11,7 @@ namespace accel {
 // Operand's name as in the Python signature, its type and layout as text.
 std::string operand_name(const Call& c, int slot);
 std::string type_text(const In& in);
+std::string attr_text(const Call& c, int attr);
 
 [[noreturn]] void refuse(ErrorKind kind, const std::string& operand,
                          const std::string& is_and_must);
@@ -32,6 +33,8 @@ void require_positive(const Call& c, int attr);  // finite and positive real
 // "kn" or "nk" -> true for nk; anything else is refused.
 bool is_nk(const Call& c, int attr);
 
+// "; cast(xs[1], f32) converts it" where cast leads from the operand's dtype to `to`, else nothing.
+std::string cast_hint(const Call& c, int slot, DType to);
 std::string dtype_list(std::initializer_list<DType> types);
 
 // Rows and width of a value seen as rows on its last axis.

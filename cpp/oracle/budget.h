@@ -36,6 +36,15 @@ inline void store_f16(double& value, double& budget) {
   else if (widest >= 65520) budget = std::numeric_limits<double>::infinity();
 }
 
+// The store of an f32 result that may overflow: from half a unit past the largest on it is
+// infinite.
+inline void store_f32(double& value, double& budget) {
+  constexpr double kOverflow = 0x1.ffffffp127;
+  const double widest = std::abs(value) + budget;
+  if (std::abs(value) - budget >= kOverflow) value = std::copysign(HUGE_VAL, value);
+  else if (widest >= kOverflow) budget = std::numeric_limits<double>::infinity();
+}
+
 // A budget that admits everything where f32 overflows on the way.
 inline double unless_overflow(double magnitude, double budget) {
   return magnitude > kMaxF32 ? std::numeric_limits<double>::infinity() : budget;

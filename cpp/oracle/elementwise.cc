@@ -1,4 +1,4 @@
-// add, mul, scale, silu, swiglu, cast (CONTRACT 9).
+// add, mul, scale, silu, swiglu, cast (CONTRACT 9), sub and clamp (E7).
 #include <algorithm>
 
 #include "oracle/node.h"
@@ -39,6 +39,10 @@ static void binary(Args& a, F f) {
 
 void eval_add(Args& a) {
   binary(a, [](double x, double y) { return x + y; });
+}
+
+void eval_sub(Args& a) {
+  binary(a, [](double x, double y) { return x - y; });
 }
 
 void eval_mul(Args& a) {
@@ -96,6 +100,14 @@ void eval_swiglu(Args& a) {
         silu_budget(gate, y) * std::abs(value) * (1 + kU) + kU * std::abs(r) + kTiny;
     a.budget[0][i] = unless_overflow(std::abs(r) * (1 + kU), budget);
     if (t == DType::F16) store_f16(a.out[0][i], a.budget[0][i]);
+  }
+}
+
+void eval_clamp(Args& a) {
+  const double low = double(a.attribute("low").f), high = double(a.attribute("high").f);
+  for (size_t i = 0; i < a.out[0].size(); ++i) {
+    const double x = a.in[0][i];
+    a.out[0][i] = exact(a.call.results[0].dtype, x < low ? low : x > high ? high : x);
   }
 }
 

@@ -68,10 +68,12 @@ F m_mul_error(F a, F b, F p) {
 // Each uses the ones before it.
 // clang-format off
 #include "shared/math/exp.h"
+#include "shared/math/tanh.h"
 #include "shared/math/activations.h"
+#include "shared/math/erf.h"
 #include "shared/math/log.h"
 #include "shared/math/sincos.h"
-#include "shared/math/tanh.h"
+#include "shared/math/curves.h"
 // clang-format on
 
 }  // namespace
@@ -104,6 +106,26 @@ float silu_f32(float x, Level level) {
 float log_f32(float x, Level level) {
   level_now = level;
   return math_log(x);
+}
+
+float sigmoid_f32(float x, Level level) {
+  level_now = level;
+  return math_sigmoid(x);
+}
+
+float softplus_f32(float x, Level level) {
+  level_now = level;
+  return math_softplus(x);
+}
+
+float gelu_erf_f32(float x, Level level) {
+  level_now = level;
+  return math_gelu_erf(x);
+}
+
+float gelu_tanh_f32(float x, Level level) {
+  level_now = level;
+  return math_gelu_tanh(x);
 }
 
 }  // namespace accel::oracle

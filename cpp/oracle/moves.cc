@@ -1,5 +1,5 @@
-// What only moves data: contiguous, copy, the gathers, scatter_rows, take (CONTRACT 7, 8.3, 10,
-// E7).
+// What only moves data: contiguous, copy, the gathers, scatter_rows (CONTRACT 7, 8.3, 10), take and
+// concat (E7).
 #include <algorithm>
 
 #include "oracle/node.h"
@@ -35,6 +35,26 @@ void eval_quant_gather_rows(Args& a) {
       a.out[0][r * size_t(width) + size_t(c)] =
           id < rows ? quants[size_t(i)] * scales[size_t(i / 32)] : 0.0;
     }
+}
+
+// By coordinates: outer axes, then the operands' own extents along the axis, then what lies within.
+void eval_concat(Args& a) {
+  const Shape& result = a.call.results[0].shape;
+  const int64_t given = a.attribute("axis").i;
+  const int axis = int(given < 0 ? given + result.rank() : given);
+  int64_t outer = 1, inner = 1;
+  for (int i = 0; i < axis; ++i) outer *= result[i];
+  for (int i = axis + 1; i < result.rank(); ++i) inner *= result[i];
+  int64_t first = 0;
+  for (size_t x = 0; x < a.in.size(); ++x) {
+    const int64_t extent = a.call.in[x].shape[axis];
+    for (int64_t o = 0; o < outer; ++o)
+      for (int64_t e = 0; e < extent; ++e)
+        for (int64_t i = 0; i < inner; ++i)
+          a.out[0][size_t((o * result[axis] + first + e) * inner + i)] =
+              a.in[x][size_t((o * extent + e) * inner + i)];
+    first += extent;
+  }
 }
 
 void eval_take(Args& a) {

@@ -81,6 +81,12 @@ void rms_norm_f32(Args& a, const double* x, const double* gain, size_t begin, in
     a.out[0][begin + i] = stored(a.call.results[0].dtype, row[i] * root * float(gain[i]));
 }
 
+void l2_norm_f32(Args& a, const double* x, size_t begin, int64_t width, float eps) {
+  std::vector<float> row(x, x + width);
+  const float root = 1.0f / std::sqrt(dot(a.order(), a.level, row, row) + eps);
+  for (size_t i = 0; i < row.size(); ++i) a.out[0][begin + i] = double(row[i] * root);
+}
+
 // NaN where a row holds one.
 static float maximum(const std::vector<float>& row) {
   float max = -HUGE_VALF;

@@ -24,15 +24,20 @@ uint32_t categorical(const std::vector<float>& weights, float draw);
 
 // The elementary functions of shaders/shared/math at a level.
 float exp_f32(float x, Level level);
-float tanh_f32(float x, Level level);
 float sin_f32(float x, Level level);
 float cos_f32(float x, Level level);
 float silu_f32(float x, Level level);
 float log_f32(float x, Level level);
+float tanh_f32(float x, Level level);
+float sigmoid_f32(float x, Level level);
+float softplus_f32(float x, Level level);
+float gelu_erf_f32(float x, Level level);
+float gelu_tanh_f32(float x, Level level);
 
 // Whole rows, written into a.out[0] from begin on.
 void rms_norm_f32(Args& a, const double* x, const double* gain, size_t begin, int64_t width,
                   float eps);
+void l2_norm_f32(Args& a, const double* x, size_t begin, int64_t width, float eps);
 void softmax_f32(Args& a, const double* x, size_t begin, int64_t width);
 void log_softmax_f32(Args& a, const double* x, size_t begin, int64_t width);
 // One query head of one row of attention, and what it sees.

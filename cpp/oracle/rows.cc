@@ -1,4 +1,4 @@
-// rms_norm, softmax, rope (CONTRACT 11), log_softmax (E7).
+// rms_norm, softmax, rope (CONTRACT 11), log_softmax, l2_norm (E7).
 #include <algorithm>
 
 #include "oracle/node.h"
@@ -39,6 +39,35 @@ void eval_rms_norm(Args& a) {
   for (size_t begin = 0; begin < x.size(); begin += size_t(width)) {
     if (a.level == Level::f64) rms_norm_row(a, &x[begin], gain.data(), begin, width, double(eps));
     else rms_norm_f32(a, &x[begin], gain.data(), begin, width, eps);
+  }
+}
+
+// ---------------------------------------------------------------- l2_norm
+
+static void l2_norm_row(Args& a, const double* x, size_t begin, int64_t width, double eps) {
+  double sum = 0;
+  for (int64_t i = 0; i < width; ++i) sum += x[i] * x[i];
+  // As in rms_norm, without the division by the width.
+  if (sum > kMaxF32) sum = HUGE_VAL;
+  const double root = 1 / std::sqrt(sum + eps);
+  const double lost = double(width) * kTiny / (sum + eps);
+  const double relative =
+      (gamma(depth_of(a.order(), double(width)) + 1) + kU + lost) / 2 + kRsqrt + kU;
+  for (int64_t i = 0; i < width; ++i) {
+    const double y = x[i] * root;
+    a.out[0][begin + size_t(i)] = y;
+    if (a.budgets)
+      a.budget[0][begin + size_t(i)] =
+          unless_overflow(sum * (1 + 1e-4), std::abs(y) * relative * 1.0001 + kTiny);
+  }
+}
+
+void eval_l2_norm(Args& a) {
+  const int64_t width = a.call.in[0].shape.back();
+  const float eps = a.attribute("eps").f;
+  for (size_t begin = 0; begin < a.in[0].size(); begin += size_t(width)) {
+    if (a.level == Level::f64) l2_norm_row(a, &a.in[0][begin], begin, width, double(eps));
+    else l2_norm_f32(a, &a.in[0][begin], begin, width, eps);
   }
 }
 

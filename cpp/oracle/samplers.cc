@@ -1,5 +1,5 @@
-// argmax, masks, sample_categorical and the penalty nodes of sample (CONTRACT 17, 18). All but the
-// penalties' values are exact, so every level walks the same f32 steps.
+// argmax, masks, top_k, sample_categorical and the penalty nodes of sample (CONTRACT 17, 18, E7).
+// All but the penalties' values are exact, so every level walks the same f32 steps.
 #include <algorithm>
 #include <numeric>
 
@@ -47,6 +47,18 @@ void eval_top_k_mask(Args& a) {
     const auto row = row_of(a.in[0], begin, width);
     const auto order = ranking(row);
     for (size_t i = 0; i < k; ++i) a.out[0][begin + order[i]] = double(row[order[i]]);
+  }
+}
+
+void eval_top_k(Args& a) {
+  const size_t width = size_t(a.call.in[0].shape.back()), k = size_t(a.attribute("k").i);
+  for (size_t r = 0; r * k < a.out[0].size(); ++r) {
+    const auto row = row_of(a.in[0], r * width, width);
+    const auto order = ranking(row);
+    for (size_t i = 0; i < k; ++i) {
+      a.out[0][r * k + i] = double(row[order[i]]);
+      a.out[1][r * k + i] = double(order[i]);
+    }
   }
 }
 

@@ -1,6 +1,7 @@
 // Random graphs with diamonds, recorded through the builder: elementwise, products, rows, gathers,
-// attention, views, states whole and by layer, several outputs, shared outputs, dead nodes.
-// The same seed gives the same graph and the same data. Values are kept finite by tracking bounds.
+// concat, top_k, attention, views, states whole and by layer, several outputs, shared outputs, dead
+// nodes. The same seed gives the same graph and the same data. Values are kept finite by tracking
+// bounds.
 #pragma once
 #include <cmath>
 #include <cstdint>
@@ -79,6 +80,11 @@ class Generator {
         used_.insert(o.t.view().source.port);
         read_.insert(o.t.view().source.node);
       }
+    for (const Operand& o : in)
+      for (const Tensor& t : o.ts) {
+        used_.insert(t.view().source.port);
+        read_.insert(t.view().source.node);
+      }
     return random_graph::call(op, in, std::move(attrs), std::move(site));
   }
   static constexpr double kLimit = 1e3;  // finite in f16, sums included
@@ -152,7 +158,7 @@ class Generator {
   }
 
   void step() {
-    switch (below(20)) {
+    switch (below(24)) {
       case 0:
       case 1:
       case 2:
@@ -185,6 +191,13 @@ class Generator {
         return attend();
       case 18:
         return tokens();
+      case 19:
+      case 20:
+        return curve();
+      case 21:
+        return concat();
+      case 22:
+        return ranks();
       default:
         return cast();
     }
@@ -201,8 +214,68 @@ class Generator {
     if (!sum && x.t.shape() == y.t.shape() && below(2))
       keep(call(Op::swiglu, {a, c}).value(), x.bound * y.bound);
     else
-      keep(call(sum ? Op::add : Op::mul, {a, c}).value(),
+      keep(call(sum ? (below(2) ? Op::add : Op::sub) : Op::mul, {a, c}).value(),
            sum ? x.bound + y.bound : x.bound * y.bound);
+  }
+
+  // Functions of one value, whose bounds follow from the operand's.
+  void curve() {
+    const Item x = any_float();
+    switch (below(6)) {
+      case 0:
+        return keep(call(below(2) ? Op::tanh : Op::sigmoid, {x.t}).value(), 1);
+      case 1:
+        return keep(call(Op::softplus, {x.t}).value(), x.bound + 1);
+      case 2:
+        return keep(call(Op::gelu, {x.t}, {{"form", attr_text(below(2) ? "erf" : "tanh")}}).value(),
+                    x.bound);
+      case 3:
+        if (x.bound > 6) return clamp(x);
+        return keep(call(Op::exp, {x.t}).value(), std::exp(x.bound));
+      case 4: {
+        const Item y = any(DType::F32);
+        return keep(call(Op::l2_norm, {y.t}, {{"eps", attr_real(1e-3f)}}).value(), 1);
+      }
+      default:
+        return clamp(x);
+    }
+  }
+  void clamp(const Item& x) {
+    keep(call(Op::clamp, {x.t}, {{"low", attr_real(-0.5f)}, {"high", attr_real(0.75f)}}).value(),
+         1);
+  }
+
+  // Along the first axis, or the last ones of a transposed view beside themselves.
+  void concat() {
+    const Item x = any_float();
+    if (x.t.shape().elements() > (large_ ? 8000 : 200)) return;
+    const int rank = x.t.shape().rank();
+    std::vector<Tensor> xs{x.t, x.t};
+    const Item y = with_shape(x.t.dtype(), x.t.shape());
+    if (below(2)) xs.push_back(y.t);
+    const int axis = below(rank);
+    if (rank > 1 && below(2))
+      for (Tensor& t : xs) t = tensor::transpose(t, 0, rank - 1);
+    keep(call(Op::concat, {xs}, {{"axis", attr_int(axis)}}).value(), std::max(x.bound, y.bound));
+  }
+
+  // What ranks or normalises a row: both results of top_k, one of them alone, an element a row.
+  void ranks() {
+    const Item x = any(DType::F32);
+    const int64_t w = x.t.shape().back();
+    if (below(3) == 0 && x.bound < 100) {
+      const Tensor log = matrix(call(Op::log_softmax, {x.t}).value());
+      const double most = 2 * x.bound + std::log(double(w));
+      keep(log, most);
+      return keep(call(Op::take, {log, new_ids({log.shape()[0]})}).value(), most);
+    }
+    const Recorded r = call(Op::top_k, {x.t}, {{"k", attr_int(1 + below(int(w)))}});
+    const int which = below(3);
+    if (which != 0) keep(r.values[0], x.bound);
+    if (which != 1) {
+      const Tensor ids = tensor::reshape(r.values[1], {r.values[1].shape().elements()});
+      keep(call(Op::gather_rows, {matrix(x.t), ids}).value(), x.bound);
+    }
   }
 
   void unary() {

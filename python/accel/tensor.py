@@ -70,13 +70,18 @@ __all__ = [
     "attention",
     "broadcast",
     "cast",
+    "clamp",
+    "concat",
     "contiguous",
     "declare_sampling_scalars",
     "derive",
+    "exp",
     "f32",
     "gather_rows",
+    "gelu",
     "int4_matmul",
     "int4_matvec",
+    "l2_norm",
     "layer_state",
     "linear",
     "log_softmax",
@@ -93,11 +98,16 @@ __all__ = [
     "sample_categorical",
     "scale",
     "scatter_rows",
+    "sigmoid",
     "silu",
     "slice",
     "softmax",
+    "softplus",
+    "sub",
     "swiglu",
     "take",
+    "tanh",
+    "top_k",
     "top_k_mask",
     "top_p_mask",
     "transpose",
@@ -478,6 +488,125 @@ def take(x: Tensor, ids: Tensor) -> Tensor:
         ids: u32 [rows]
     """
     return _core.take(x, ids)
+
+
+def sub(x: Tensor, y: Tensor) -> Tensor:
+    """Return x - y, broadcast right-aligned.
+
+    Both of one dtype, which is the result's; f16 is evaluated in f32 and rounded once.
+
+    Args:
+        x: f32 or f16
+        y: the dtype of x
+    """
+    return _core.sub(x, y)
+
+
+def exp(x: Tensor) -> Tensor:
+    """Return exp(x).
+
+    Overflow gives infinity; f16 is evaluated in f32 and rounded once.
+
+    Args:
+        x: f32 or f16
+    """
+    return _core.exp(x)
+
+
+def tanh(x: Tensor) -> Tensor:
+    """Return tanh(x).
+
+    f16 is evaluated in f32 and rounded once.
+
+    Args:
+        x: f32 or f16
+    """
+    return _core.tanh(x)
+
+
+def sigmoid(x: Tensor) -> Tensor:
+    """Return 1 / (1 + exp(-x)).
+
+    f16 is evaluated in f32 and rounded once.
+
+    Args:
+        x: f32 or f16
+    """
+    return _core.sigmoid(x)
+
+
+def softplus(x: Tensor) -> Tensor:
+    """Return max(x, 0) + log1p(exp(-abs(x))).
+
+    Neither end overflows; f16 is evaluated in f32 and rounded once.
+
+    Args:
+        x: f32 or f16
+    """
+    return _core.softplus(x)
+
+
+def gelu(x: Tensor, *, form: str = "erf") -> Tensor:
+    """Return 0.5 * x * (1 + erf(x / sqrt(2))), or with form='tanh' 0.5 * x * (1 + tanh(sqrt(2 / pi)
+    * (x + 0.044715 * x^3))).
+
+    f16 is evaluated in f32 and rounded once.
+
+    Args:
+        x: f32 or f16
+        form: 'erf' or 'tanh'
+    """
+    return _core.gelu(x, form)
+
+
+def clamp(x: Tensor, *, low: float | None = None, high: float | None = None) -> Tensor:
+    """Return low where x < low, high where x > high, else x.
+
+    NaN stays, and so does a zero that equals a bound. Bounds may be infinite; f16 compares in f32
+    and rounds once.
+
+    Args:
+        x: f32 or f16
+        low: the least value, at most high; required
+        high: the largest value; required
+    """
+    return _core.clamp(x, low, high)
+
+
+def l2_norm(x: Tensor, *, eps: float | None = None) -> Tensor:
+    """Scale each row of x to unit length: x * (1 / sqrt(sum(x^2) + eps)), in f32.
+
+    Args:
+        x: f32 [..., W]
+        eps: added to the sum of squares; finite and positive; required
+    """
+    return _core.l2_norm(x, eps)
+
+
+def top_k(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """Return each row's first k entries in the order (value descending, index ascending), and their
+    indices.
+
+    -0 equals +0 and NaN comes after -inf. Both results are [..., k], f32 and u32.
+
+    Args:
+        x: f32 [..., W]
+        k: how many entries, 1 to W
+    """
+    return _core.top_k(x, k)
+
+
+def concat(*xs: Tensor, axis: int | None = None) -> Tensor:
+    """Return the operands one after another along an axis.
+
+    Two or more of one dtype, any; all other extents are equal. Views of rank 1 to 8 are read as
+    they are.
+
+    Args:
+        xs: two or more tensors of one dtype, any views of rank 1 to 8
+        axis: the axis that grows; negative ones count from the end; required
+    """
+    return _core.concat(xs, axis)
 
 
 def reshape(x: Tensor, shape: Sequence[int]) -> Tensor:

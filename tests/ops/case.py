@@ -92,3 +92,41 @@ class Case:
     # An independent formula: (arrays in operand order, keywords) -> float64 array.
     outside: Callable | None = None
     bench: tuple[Point, ...] = ()
+
+
+# ------------------------------------------------------------------ what several rows share
+
+
+def rows_from_1(t, T):
+    return T.slice(t, 0, 1, t.shape[0])
+
+
+def repeated(n):
+    def view(t, T):
+        return T.broadcast(t, [n, *t.shape])
+
+    view.__name__ = f"repeated{n}"
+    return view
+
+
+def binary_points() -> tuple[Point, ...]:
+    """Two operands that broadcast: shapes, special values, packed views."""
+    return tuple(
+        P(In(x, d, dx), In(y, d, dy))
+        for d in ("f32", "f16")
+        for x, y, dx, dy in [
+            ((1,), (1,), "normal", "normal"),
+            ((7, 13), (7, 13), "normal", "normal"),
+            ((3, 4, 5), (5,), "normal", "normal"),
+            ((5,), (3, 5), "normal", "normal"),
+            ((1, 5), (3, 5), "normal", "normal"),
+            ((4, 31), (1,), "normal", "normal"),
+            ((257,), (257,), "wide", "wide"),
+            ((64,), (64,), "specials", "reversed_specials"),
+            ((1031,), (1031,), "subnormal", "normal"),
+        ]
+    ) + (
+        P(In((3, 50021)), In((50021,)), name="many-chunks"),
+        P(In((7, 6), view=rows_from_1), In((6,)), name="slice-packed"),
+        P(In((2, 6)), In((6,), view=repeated(2)), name="broadcast-packed"),
+    )

@@ -7,7 +7,7 @@ benchmarks read these rows.
 from __future__ import annotations
 
 import numpy as np
-from case import BUDGET, EXACT, Case, In, Int4, P, Quantized, Scalar
+from case import BUDGET, EXACT, Case, In, Int4, P, Quantized, Scalar, binary_points, repeated
 from cases_attention import ATTENTION
 from cases_more import MORE
 from cases_linear import LINEAR as LINEAR_ROWS
@@ -25,20 +25,8 @@ def transposed(t, T):
     return T.transpose(t, -1, -2)
 
 
-def rows_from_1(t, T):
-    return T.slice(t, 0, 1, t.shape[0])
-
-
 def every_column_but_first(t, T):
     return T.slice(t, -1, 1, t.shape[-1])
-
-
-def repeated(n):
-    def view(t, T):
-        return T.broadcast(t, [n, *t.shape])
-
-    view.__name__ = f"repeated{n}"
-    return view
 
 
 CONTIGUOUS = Case(
@@ -64,28 +52,8 @@ CONTIGUOUS = Case(
     outside=None,
 )
 
-_BINARY = tuple(
-    P(In(x, d, dx), In(y, d, dy))
-    for d in ("f32", "f16")
-    for x, y, dx, dy in [
-        ((1,), (1,), "normal", "normal"),
-        ((7, 13), (7, 13), "normal", "normal"),
-        ((3, 4, 5), (5,), "normal", "normal"),
-        ((5,), (3, 5), "normal", "normal"),
-        ((1, 5), (3, 5), "normal", "normal"),
-        ((4, 31), (1,), "normal", "normal"),
-        ((257,), (257,), "wide", "wide"),
-        ((64,), (64,), "specials", "reversed_specials"),
-        ((1031,), (1031,), "subnormal", "normal"),
-    ]
-) + (
-    P(In((3, 50021)), In((50021,)), name="many-chunks"),
-    P(In((7, 6), view=rows_from_1), In((6,)), name="slice-packed"),
-    P(In((2, 6)), In((6,), view=repeated(2)), name="broadcast-packed"),
-)
-
-ADD = Case("add", EXACT, _BINARY, outside=lambda x, y: x + y)
-MUL = Case("mul", EXACT, _BINARY, outside=lambda x, y: x * y)
+ADD = Case("add", EXACT, binary_points(), outside=lambda x, y: x + y)
+MUL = Case("mul", EXACT, binary_points(), outside=lambda x, y: x * y)
 SCALE = Case(
     "scale",
     EXACT,

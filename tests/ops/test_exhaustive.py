@@ -19,12 +19,29 @@ def run_unary(isa, array, f):
     return g, run(runtime.device, g)["out"]
 
 
-def test_silu_of_every_f16(isa):
-    g, got = run_unary(isa, ALL_16.view(np.float16), T.silu)
+UNARY = {
+    "silu": T.silu,
+    "exp": T.exp,
+    "tanh": T.tanh,
+    "sigmoid": T.sigmoid,
+    "softplus": T.softplus,
+    "gelu-erf": T.gelu,
+    "gelu-tanh": lambda x: T.gelu(x, form="tanh"),
+    "clamp": lambda x: T.clamp(x, low=-0.3, high=1e4),
+}
+
+
+@pytest.mark.parametrize("name", UNARY)
+def test_unary_operators_of_every_f16(name, isa):
+    g, got = run_unary(isa, ALL_16.view(np.float16), UNARY[name])
     values, budget = oracle(g)["out"]
-    within(got, values, budget, "silu of f16")
+    within(got, values, budget, f"{name} of f16")
     level = "base" if isa == "base" else "fma"
-    equal_bits(got, oracle(g, level)["out"][0], "silu of f16 against its formula rounded once")
+    equal_bits(got, oracle(g, level)["out"][0], f"{name} of f16 against its formula rounded once")
+    # The f32 operator over the same values, then a cast: evaluated in f32, rounded once.
+    _, wide = run_unary(isa, ALL_16.view(np.float16).astype(np.float32), UNARY[name])
+    with np.errstate(over="ignore"):
+        equal_bits(got, wide.astype(np.float16), f"{name} of f16 and of f32")
 
 
 @pytest.mark.parametrize("dtype", ["f16", "bf16"])

@@ -86,9 +86,14 @@ def test_defaults_are_what_the_signature_says(isa, x):
     def soft(**options):
         return lambda g: T.softmax(g.port("x", x), **options)
 
+    def gelu(**options):
+        return lambda g: T.gelu(g.port("x", x), **options)
+
     same(runtime, product(), product(w_order="kn"), "w_order")
     same(runtime, rope(), rope(pairing="adjacent"), "pairing")
     same(runtime, soft(), soft(axis=2), "axis")
+    same(runtime, gelu(), gelu(form="erf"), "form")
+    assert (outcome(runtime, gelu())[0] != outcome(runtime, gelu(form="tanh"))[0]).any()
     adjacent, halves = (outcome(runtime, rope(pairing=p))[0] for p in ("adjacent", "halves"))
     assert (adjacent != halves).any()
 
@@ -98,11 +103,13 @@ def test_operators_written_as_signs(isa, x):
 
     def signs(g):
         t = g.port("x", flat)
-        return (t + t * t) @ g.port("w", flat[:5].T.copy())
+        return (t + t * t - t * t * t) @ g.port("w", flat[:5].T.copy())
 
     def words(g):
         t = g.port("x", flat)
-        return T.matmul(T.add(t, T.mul(t, t)), g.port("w", flat[:5].T.copy()))
+        total = T.add(t, T.mul(t, t))
+        cube = T.mul(T.mul(t, t), t)
+        return T.matmul(T.sub(total, cube), g.port("w", flat[:5].T.copy()))
 
     same(open_runtime(isa), signs, words, "signs")
 

@@ -1,6 +1,7 @@
 // Operators element by element, and the functions of shared/math.
-#include "backends/cpu/kernels/prelude.h"
 #include "shared/params/elementwise.h"
+#include "backends/cpu/kernels/prelude.h"
+#include "shared/params/clamp.h"
 
 namespace ISA {
 // clang-format off
@@ -22,6 +23,20 @@ KERNEL(swiglu_f16, elementwise_chunks, (map_two<f_swiglu, f16, f16>))
 KERNEL(cast_f32_f16, elementwise_chunks, (map_one<f_same, float, f16>))
 KERNEL(cast_f16_f32, elementwise_chunks, (map_one<f_same, f16, float>))
 KERNEL(cast_bf16_f32, elementwise_chunks, (map_one<f_same, bf16, float>))
+KERNEL(sub_f32, elementwise_chunks, (map_two<f_sub, float, float>))
+KERNEL(sub_f16, elementwise_chunks, (map_two<f_sub, f16, f16>))
+KERNEL(exp_f16, elementwise_chunks, (map_one<f_exp, f16, f16>))
+KERNEL(tanh_f16, elementwise_chunks, (map_one<f_tanh, f16, f16>))
+KERNEL(sigmoid_f32, elementwise_chunks, (map_one<f_sigmoid, float, float>))
+KERNEL(sigmoid_f16, elementwise_chunks, (map_one<f_sigmoid, f16, f16>))
+KERNEL(softplus_f32, elementwise_chunks, (map_one<f_softplus, float, float>))
+KERNEL(softplus_f16, elementwise_chunks, (map_one<f_softplus, f16, f16>))
+KERNEL(gelu_erf_f32, elementwise_chunks, (map_one<f_gelu_erf, float, float>))
+KERNEL(gelu_erf_f16, elementwise_chunks, (map_one<f_gelu_erf, f16, f16>))
+KERNEL(gelu_tanh_f32, elementwise_chunks, (map_one<f_gelu_tanh, float, float>))
+KERNEL(gelu_tanh_f16, elementwise_chunks, (map_one<f_gelu_tanh, f16, f16>))
+KERNEL(clamp_f32, clamp_chunks, clamp_run<float>)
+KERNEL(clamp_f16, clamp_chunks, clamp_run<f16>)
 // The functions of shared/math, measured against their ceilings through these lines.
 KERNEL(exp_f32, elementwise_chunks, (map_one<f_exp, float, float>))
 KERNEL(log_f32, elementwise_chunks, (map_one<f_log, float, float>))

@@ -1,11 +1,14 @@
-// add, mul, scale, silu, swiglu, cast and the functions of shared/math, element by element. An
-// operand that is one run repeated is read in place, at i mod its block.
+// The elementwise operators and the functions of shared/math, element by element. An operand that
+// is one run repeated is read in place, at i mod its block.
 
 static ACCEL_INLINE F16x f_add(F16x x, F16x y) {
   return x + y;
 }
 static ACCEL_INLINE F16x f_mul(F16x x, F16x y) {
   return x * y;
+}
+static ACCEL_INLINE F16x f_sub(F16x x, F16x y) {
+  return x - y;
 }
 static ACCEL_INLINE F16x f_same(F16x x, F16x) {
   return x;
@@ -36,6 +39,19 @@ static ACCEL_INLINE F16x f_sin(F16x x, F16x) {
 }
 static ACCEL_INLINE F16x f_cos(F16x x, F16x) {
   return math_cos(x);
+}
+
+static ACCEL_INLINE F16x f_sigmoid(F16x x, F16x) {
+  return math_sigmoid(x);
+}
+static ACCEL_INLINE F16x f_softplus(F16x x, F16x) {
+  return math_softplus(x);
+}
+static ACCEL_INLINE F16x f_gelu_erf(F16x x, F16x) {
+  return math_gelu_erf(x);
+}
+static ACCEL_INLINE F16x f_gelu_tanh(F16x x, F16x) {
+  return math_gelu_tanh(x);
 }
 
 static u32 elementwise_chunks(const void* params, u32 threads) {
@@ -86,29 +102,50 @@ static void map_two(const KernelArgs* a, u32 chunk, u32 n_chunks, void*) {
   }
 }
 
-// out[i] = f(x[i mod x_block], factor)
-template <F16x (*f)(F16x, F16x), class X, class Y>
-static ACCEL_INLINE void map_with(const KernelArgs* a, u32 chunk, u32 n_chunks, F16x factor) {
-  const ElementwiseParams& p = *(const ElementwiseParams*)a->params;
+// out[i] = f(x[i mod x_block], p, q)
+template <F16x (*f)(F16x, F16x, F16x), class X, class Y>
+static ACCEL_INLINE void map_with(const KernelArgs* a, u64 total, u64 x_block, u32 chunk,
+                                  u32 n_chunks, F16x p, F16x q) {
   const X* x = (const X*)a->buf[0];
   Y* out = (Y*)a->buf[1];
-  const Range r = range_of(p.n, 16, chunk, n_chunks);
+  const Range r = range_of(total, 16, chunk, n_chunks);
   u64 i = r.lo;
   while (i < r.hi) {
-    const bool one = p.x_block == 1;
-    const u64 xi = i % p.x_block, n = one ? r.hi - i : at_most(r.hi - i, p.x_block - xi);
+    const bool one = x_block == 1;
+    const u64 xi = i % x_block, n = one ? r.hi - i : at_most(r.hi - i, x_block - xi);
     u64 k = 0;
-    for (; k + 16 <= n; k += 16) store(out + i + k, f(operand_at(x + xi, k, one, 16), factor));
+    for (; k + 16 <= n; k += 16) store(out + i + k, f(operand_at(x + xi, k, one, 16), p, q));
     const int rest = (int)(n - k);
-    if (rest) store_n(out + i + k, f(operand_at(x + xi, k, one, rest), factor), rest);
+    if (rest) store_n(out + i + k, f(operand_at(x + xi, k, one, rest), p, q), rest);
     i += n;
   }
 }
+template <F16x (*f)(F16x, F16x)>
+static ACCEL_INLINE F16x of_two(F16x x, F16x p, F16x) {
+  return f(x, p);
+}
 template <F16x (*f)(F16x, F16x), class X, class Y>
 static void map_one(const KernelArgs* a, u32 chunk, u32 n_chunks, void*) {
-  map_with<f, X, Y>(a, chunk, n_chunks, splat(0.0f));
+  const ElementwiseParams& p = *(const ElementwiseParams*)a->params;
+  const F16x none = splat(0.0f);
+  map_with<of_two<f>, X, Y>(a, p.n, p.x_block, chunk, n_chunks, none, none);
 }
 template <class X>
 static void scale_run(const KernelArgs* a, u32 chunk, u32 n_chunks, void*) {
-  map_with<f_mul, X, X>(a, chunk, n_chunks, splat(__builtin_bit_cast(float, a->scalar[0])));
+  const ElementwiseParams& p = *(const ElementwiseParams*)a->params;
+  const F16x factor = splat(__builtin_bit_cast(float, a->scalar[0]));
+  map_with<of_two<f_mul>, X, X>(a, p.n, p.x_block, chunk, n_chunks, factor, factor);
+}
+
+static u32 clamp_chunks(const void* params, u32 threads) {
+  return chunks_of(((const ClampParams*)params)->n, kGrain, threads);
+}
+// Comparisons with NaN are false, so it stays.
+static ACCEL_INLINE F16x f_clamp(F16x x, F16x low, F16x high) {
+  return select(x < low, low, select(high < x, high, x));
+}
+template <class X>
+static void clamp_run(const KernelArgs* a, u32 chunk, u32 n_chunks, void*) {
+  const ClampParams& p = *(const ClampParams*)a->params;
+  map_with<f_clamp, X, X>(a, p.n, p.x_block, chunk, n_chunks, splat(p.low), splat(p.high));
 }

@@ -78,3 +78,5 @@ MATH_FN F m_mul_error(F a, F b, F p) {
 #include "shared/math/erf.h"
 #include "shared/math/log.h"
 #include "shared/math/sincos.h"
+
+#include "shared/math/curves.h"

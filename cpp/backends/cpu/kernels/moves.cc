@@ -1,5 +1,6 @@
 // Copies, gathers and scatters: bytes that move.
 #include "backends/cpu/kernels/prelude.h"
+#include "shared/params/concat.h"
 #include "shared/params/contiguous.h"
 #include "shared/params/copy.h"
 #include "shared/params/gather_rows.h"
@@ -26,6 +27,9 @@ KERNEL(scatter_rows_4, scatter_chunks, scatter_rows_run<u32>)
 KERNEL(scatter_rows_2, scatter_chunks, scatter_rows_run<u16>)
 KERNEL(take_4, take_chunks, take_run<u32>)
 KERNEL(take_2, take_chunks, take_run<u16>)
+KERNEL(concat_4, concat_chunks, concat_run<u32>)
+KERNEL(concat_2, concat_chunks, concat_run<u16>)
+KERNEL(concat_1, concat_chunks, concat_run<u8>)
 // clang-format on
 KERNELS_END
 }  // namespace ISA

@@ -1,4 +1,4 @@
-// What only moves values: copy, contiguous, the gathers, scatter_rows, take.
+// What only moves values: copy, contiguous, the gathers, scatter_rows, take, concat.
 
 static u32 copy_chunks(const void* params, u32 threads) {
   const CopyParams& p = *(const CopyParams*)params;
@@ -124,4 +124,50 @@ static void take_run(const KernelArgs* a, u32 chunk, u32 n_chunks, void*) {
   const Range r = range_of(p.rows, 16, chunk, n_chunks);
   for (u64 row = r.lo; row < r.hi; ++row)
     out[row] = ids[row] < p.width ? x[row * p.width + ids[row]] : (T)0;
+}
+
+static u32 concat_chunks(const void* params, u32 threads) {
+  return chunks_of(((const ConcatParams*)params)->n, kGrain, threads);
+}
+// Elements [r.lo, r.hi) of one operand, in its own order, to where they stand in the result.
+template <class T>
+static void concat_part(const ConcatPart& p, const T* x, T* out, Range r) {
+  u64 at[8] = {}, from = 0, to = p.first, left = r.lo;
+  for (int axis = 7; axis >= 0; --axis) {
+    at[axis] = left % p.extent[axis];
+    left /= p.extent[axis];
+    from += at[axis] * p.from[axis];
+    to += at[axis] * p.to[axis];
+  }
+  u64 i = r.lo;
+  while (i < r.hi) {
+    const u64 n = at_most(r.hi - i, p.extent[7] - at[7]), step = p.from[7], stride = p.to[7];
+    if (step == 1 && stride == 1) __builtin_memcpy(out + to, x + from, n * sizeof(T));
+    else
+      for (u64 k = 0; k < n; ++k) out[to + k * stride] = x[from + k * step];
+    i += n;
+    at[7] += n;
+    from += n * step;
+    to += n * stride;
+    for (int axis = 7; axis > 0 && at[axis] == p.extent[axis]; --axis) {
+      from += p.from[axis - 1] - at[axis] * p.from[axis];
+      to += p.to[axis - 1] - at[axis] * p.to[axis];
+      at[axis] = 0;
+      ++at[axis - 1];
+    }
+  }
+}
+// The chunk's range runs over all elements of the first operand, then of the second, and so on.
+template <class T>
+static void concat_run(const KernelArgs* a, u32 chunk, u32 n_chunks, void*) {
+  const ConcatParams& p = *(const ConcatParams*)a->params;
+  const ConcatPart* part = (const ConcatPart*)(&p + 1);
+  T* out = (T*)a->buf[p.parts];
+  const Range r = range_of(p.n, 16, chunk, n_chunks);
+  u64 first = 0;
+  for (u32 i = 0; i < p.parts && first < r.hi; first += part[i].n, ++i) {
+    if (first + part[i].n <= r.lo) continue;
+    const u64 lo = r.lo > first ? r.lo - first : 0;
+    concat_part(part[i], (const T*)a->buf[i], out, {lo, at_most(r.hi - first, part[i].n)});
+  }
 }

@@ -17,6 +17,7 @@ KERNEL_TWO(softmax_f32, softmax_chunks, softmax_run<false>, softmax_finish_chunk
 KERNEL_LOCAL(rope_f32, rope_chunks, rope_run, rope_local)
 KERNEL_TWO(log_softmax_f32, softmax_chunks, softmax_run<true>, softmax_finish_chunks,
            softmax_finish_run<true>, softmax_shared, nullptr)
+KERNEL(l2_norm_f32, rows_chunks, l2_norm_run)
 // clang-format on
 KERNELS_END
 }  // namespace ISA

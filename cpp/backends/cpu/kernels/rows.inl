@@ -1,5 +1,5 @@
-// rms_norm, softmax, log_softmax and rope: kernels over the rows of the last axis. Sums have the
-// order lane16 over the row.
+// rms_norm, l2_norm, softmax, log_softmax and rope: kernels over the rows of the last axis. Sums
+// have the order lane16 over the row.
 
 static u32 rows_chunks(const void* params, u32 threads) {
   const RowsParams& p = *(const RowsParams*)params;
@@ -36,6 +36,21 @@ static void rms_norm_run(const KernelArgs* a, u32 chunk, u32 n_chunks, void*) {
     for (; c + 16 <= p.width; c += 16) store(out + c, load(x + c) * scale * load(gain + c));
     const int rest = (int)(p.width - c);
     if (rest) store_n(out + c, load_n(x + c, rest) * scale * load_n(gain + c, rest), rest);
+  }
+}
+
+// x / sqrt(sum(x^2) + eps), as a product with the inverse root.
+static void l2_norm_run(const KernelArgs* a, u32 chunk, u32 n_chunks, void*) {
+  const RowsParams& p = *(const RowsParams*)a->params;
+  const Range r = range_of(p.rows, 1, chunk, n_chunks);
+  for (u64 row = r.lo; row < r.hi; ++row) {
+    const float* x = (const float*)a->buf[0] + row * p.width;
+    float* out = (float*)a->buf[1] + row * p.width;
+    const F16x scale = splat(1.0f) / sqrt(splat(sum_of_squares(x, p.width)) + splat(p.eps));
+    u32 c = 0;
+    for (; c + 16 <= p.width; c += 16) store(out + c, load(x + c) * scale);
+    const int rest = (int)(p.width - c);
+    if (rest) store_n(out + c, load_n(x + c, rest) * scale, rest);
   }
 }
 

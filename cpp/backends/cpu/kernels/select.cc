@@ -1,4 +1,4 @@
-// Argmax, top-k and top-p masks.
+// Argmax, top-k and top-p masks, top-k entries.
 #include "backends/cpu/kernels/prelude.h"
 #include "shared/params/rows.h"
 
@@ -12,6 +12,7 @@ KERNELS_BEGIN(select)
 KERNEL_TWO(argmax_f32, argmax_chunks, argmax_run, one_chunk, argmax_join, argmax_shared, nullptr)
 KERNEL_LOCAL(top_k_mask_f32, mask_chunks, mask_run<false>, select_local)
 KERNEL_LOCAL(top_p_mask_f32, mask_chunks, mask_run<true>, select_local)
+KERNEL_LOCAL(top_k_f32, mask_chunks, top_k_run, select_local)
 // clang-format on
 KERNELS_END
 }  // namespace ISA

@@ -1,5 +1,5 @@
-// argmax and the two masks: selections in the order (value descending, index ascending), where -0
-// equals +0 and NaN comes last.
+// argmax, the two masks and top_k: selections in the order (value descending, index ascending),
+// where -0 equals +0 and NaN comes last.
 
 // ---------------------------------------------------------------- argmax
 
@@ -121,12 +121,18 @@ struct Walk {
   float target, sum;
   u64 taken;
   u32 last_index;  // of the entry taken last
+  float* values;   // of top_k: the entries in their order, or null
+  u32* indices;
 };
 // Takes one entry; false when the walk ends.
 static inline bool take(Walk& w, u32 index) {
   if (w.taken == w.limit || (w.by_sum && !(w.sum < w.target))) return false;
   w.sum = w.sum + w.x[index];
   w.last_index = index;
+  if (w.values) {
+    w.values[w.taken] = w.x[index];
+    w.indices[w.taken] = index;
+  }
   ++w.taken;
   return true;
 }
@@ -285,5 +291,23 @@ static void mask_run(const KernelArgs* a, u32 chunk, u32 n_chunks, void* local) 
     w.limit = !by_sum ? p.k : p.exact ? p.width : 128;
     if (!by_sum || 0.0f < w.target) walk_digits(*(SelectScratch*)local, w, 0, 0);
     write_mask(w, (float*)a->buf[1] + row * p.width);
+  }
+}
+
+enum { kShortRow = 256 };
+static void top_k_run(const KernelArgs* a, u32 chunk, u32 n_chunks, void* local) {
+  const RowsParams& p = *(const RowsParams*)a->params;
+  const Range r = range_of(p.rows, 1, chunk, n_chunks);
+  for (u64 row = r.lo; row < r.hi; ++row) {
+    Walk w = {};
+    w.x = (const float*)a->buf[0] + row * p.width;
+    w.width = p.width;
+    w.limit = p.k;
+    w.values = (float*)a->buf[1] + row * p.k;
+    w.indices = (u32*)a->buf[2] + row * p.k;
+    SelectScratch& s = *(SelectScratch*)local;
+    // Counting digits costs more than a short row does: it is sorted at once.
+    if (p.width <= kShortRow) take_batch(s, w, 0, 0xffffffffu);
+    else walk_digits(s, w, 0, 0);
   }
 }

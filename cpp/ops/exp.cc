@@ -1,0 +1,20 @@
+// exp: its contract, its shape rule and the kernels that implement it.
+#include "ops/elementwise.h"
+
+namespace accel {
+
+extern const OpDef def_exp = {
+    .op = Op::exp,
+    .name = "exp",
+    .doc = "Return exp(x).\n\nOverflow gives infinity; f16 is evaluated in f32 and rounded once.",
+    .operands = {{"x", "f32 or f16"}},
+    .attrs = {},
+    .infer = infer_unary,
+    .params = elementwise_params,
+    .kernels = {{Backend::cpu, "exp_f32", not_f32, "exact", "exp(x) in f32"},
+                {Backend::cpu, "exp_f16", not_f16, "exact", "exp(x) in f32, rounded once to f16"}},
+    .packs = true,
+    .exact = false,
+};
+
+}  // namespace accel

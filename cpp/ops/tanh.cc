@@ -1,0 +1,21 @@
+// tanh: its contract, its shape rule and the kernels that implement it.
+#include "ops/elementwise.h"
+
+namespace accel {
+
+extern const OpDef def_tanh = {
+    .op = Op::tanh,
+    .name = "tanh",
+    .doc = "Return tanh(x).\n\nf16 is evaluated in f32 and rounded once.",
+    .operands = {{"x", "f32 or f16"}},
+    .attrs = {},
+    .infer = infer_unary,
+    .params = elementwise_params,
+    .kernels = {{Backend::cpu, "tanh_f32", not_f32, "exact", "tanh(x) in f32"},
+                {Backend::cpu, "tanh_f16", not_f16, "exact",
+                 "tanh(x) in f32, rounded once to f16"}},
+    .packs = true,
+    .exact = false,
+};
+
+}  // namespace accel
