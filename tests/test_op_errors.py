@@ -11,9 +11,9 @@ from refusals.attention import ATTENTION
 from refusals.common import Ports
 from refusals.elementwise import ELEMENTWISE, GATHERS, ROWS
 from refusals.graph import DECLARATIONS, STATES, VIEWS
-from refusals.more import MORE
 from refusals.linear import LINEAR
 from refusals.moe import MOE
+from refusals.more import MORE
 from refusals.products import INT4, PRODUCTS
 from refusals.sampling import DRAWS_COUNT, SAMPLE, SAMPLERS
 

@@ -42,8 +42,29 @@ MODELS = {
         "Llama", {"rope_parameters": {"rope_type": "linear", "rope_theta": 900.0, "factor": 4.0}}
     ),
     "mistral-open": ("Mistral", {"sliding_window": None}),
+    "mistral": ("Mistral", {"sliding_window": 5}),
     "qwen2": ("Qwen2", {}),
+    "qwen2-window": (
+        "Qwen2", {"use_sliding_window": True, "sliding_window": 5, "max_window_layers": 1}
+    ),
     "qwen3": ("Qwen3", {"rope_parameters": YARN}),
+    "mixtral": ("Mixtral", {"num_local_experts": 4, "num_experts_per_tok": 2}),
+    "qwen3_moe": ("Qwen3Moe", {**EXPERTS, "norm_topk_prob": True}),
+    "qwen3_moe-plain": ("Qwen3Moe", {**EXPERTS, "norm_topk_prob": False}),
+    "gemma3": (
+        "Gemma3",
+        {"sliding_window": 5, "layer_types": WINDOW, "query_pre_attn_scalar": 20,
+         "final_logit_softcapping": 12.0},
+    ),
+    "gpt_oss": (
+        "GptOss",
+        {"num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": 5,
+         "layer_types": WINDOW, "rope_parameters": YARN, "swiglu_limit": 1.5},
+    ),
+    "qwen3_next": (
+        "Qwen3Next", {**EXPERTS, **DELTA, "shared_expert_intermediate_size": 48}
+    ),
+    "qwen3_5": ("Qwen3_5", DELTA),
 }  # fmt: skip
 
 

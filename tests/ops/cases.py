@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 from case import BUDGET, EXACT, Case, In, Int4, P, Quantized, Scalar, binary_points, repeated
 from cases_attention import ATTENTION
-from cases_more import MORE
 from cases_linear import LINEAR as LINEAR_ROWS
 from cases_moe import MOE as MOE_ROWS
+from cases_more import MORE
 
 
 def _f(x):

@@ -156,16 +156,21 @@ class Weights:
             raw = np.concatenate([self._file.blocks(i.name) for i in infos])
             text = stored.lower()
         if dtype == accel.BF16:  # which numpy cannot name without help: the device's view can
-            value = self._view(raw, dtype)
+            buffer = self._shared(raw)
+            value = buffer.view_as(dtype, 0, buffer.count // 2)
+            text = stored.lower() if buffer.copied else text
         else:
             value = raw.view(_NUMPY[stored])
         self._put(part.port, value, raw.nbytes)
         self._note(part, stored, "array", dtype, text)
 
-    def _view(self, raw: np.ndarray, dtype):
-        buffer = self._device.from_dlpack(raw)
+    def _shared(self, raw: np.ndarray):
+        try:
+            buffer = self._device.from_dlpack(raw)
+        except (BufferError, TypeError):  # a numpy that does not export read-only memory
+            buffer = self._device.from_dlpack(raw.copy(), copy=True)
         self._buffers.append(buffer)
-        return buffer.view_as(dtype, 0, buffer.count // 2)
+        return buffer
 
     def _hold_quantized(self, part: Part, infos: list[TensorInfo]) -> None:
         # Blocks lie along rows, so those of a stack follow one another.

@@ -79,7 +79,6 @@ class Traits:
     one_plus_gain: bool = False
     windows: tuple[int | None, ...] = ()
     score_scale: float | None = None
-    score_cap: float | None = None
     ignored: tuple[str, ...] = ("rotary_emb.inv_freq",)
 
 
@@ -293,9 +292,7 @@ class Decoder:
         options: dict = {}
         window = self.traits.windows[i] if self.traits.windows else None
         if window is not None and window < self.config.context:
-            raise unsupported(f"{self.path}: a window of {window} positions is not supported")
-        if self.traits.score_cap is not None:
-            options["soft_cap"] = self.traits.score_cap
+            options["window"] = window
         return options
 
     # ------------------------------------------------------------------ feed forward

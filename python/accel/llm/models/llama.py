@@ -21,6 +21,10 @@ class Llama(Decoder):
 
     @classmethod
     def from_gguf(cls, keys: Keys, vocab: int, tensors) -> Decoder:
+        if "expert_count" in keys:
+            from .mixtral import Mixtral
+
+            return Mixtral.from_gguf(keys, vocab, tensors)
         sizes = gguf_sizes(keys, vocab)
         rope = gguf_rope(keys, sizes["head_dim"])
         tied = GGUF("head") not in tensors

@@ -10,10 +10,16 @@ from ..errors import format_error, unsupported
 from ..keys import HARMLESS, Keys
 from ..weights import check_parts
 from .decoder import Decoder
+from .gemma3 import Gemma3
+from .gpt_oss import GptOss
 from .llama import Llama
 from .mistral import Mistral
+from .mixtral import Mixtral
 from .qwen2 import Qwen2
 from .qwen3 import Qwen3
+from .qwen3_5 import Qwen35
+from .qwen3_moe import Qwen3Moe
+from .qwen3_next import Qwen3Next
 
 # The first of `architectures` in a config.json.
 HF_FAMILIES = {
@@ -21,9 +27,15 @@ HF_FAMILIES = {
     "MistralForCausalLM": Mistral,
     "Qwen2ForCausalLM": Qwen2,
     "Qwen3ForCausalLM": Qwen3,
+    "MixtralForCausalLM": Mixtral,
+    "Qwen3MoeForCausalLM": Qwen3Moe,
+    "Gemma3ForCausalLM": Gemma3,
+    "GptOssForCausalLM": GptOss,
+    "Qwen3NextForCausalLM": Qwen3Next,
+    "Qwen3_5ForCausalLM": Qwen35,
 }
 # `general.architecture` of a GGUF file.
-GGUF_FAMILIES = {"llama": Llama, "qwen2": Qwen2, "qwen3": Qwen3}
+GGUF_FAMILIES = {"llama": Llama, "qwen2": Qwen2, "qwen3": Qwen3, "qwen3moe": Qwen3Moe}
 
 
 def _family(table: dict, path: str, name: object):
