@@ -306,73 +306,109 @@ def _check_attention(case: Case) -> None:
     case.need(not narrow, "bf16: q is f32, caches are f32 or f16 (CONTRACT 15)")
     case.need(not case.given(3), "attention takes no mask (CONTRACT 15)")
     case.need("qk_matmul_output" not in case.out_names, "scores are no result (CONTRACT 15)")
-    case.need(case.attrs.get("right_window_size", -1) == -1, "a window looks back (CONTRACT E5)")
+
+
+def _padded(x: np.ndarray) -> np.ndarray:
+    """Zeros up to a multiple of eight features, which change no score."""
+    return np.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, -x.shape[-1] % 8)])
+
+
+def _caches(case: Case, net: Net, k, v, past: int) -> list:
+    """The states of k and v: past positions from the host, new ones scattered by the plan."""
+    batch, new, length = k.shape[0], k.shape[1], past + k.shape[1]
+    states = []
+    for x, at in ((k, 4), (v, 5)):
+        dtype = np.dtype("f2") if x.dtype == np.dtype("f2") else F32
+        cache = np.full((batch, length, *x.shape[2:]), np.nan, dtype)
+        if past:
+            cache[:, :past] = _padded(case.ins[at].transpose(0, 2, 1, 3))
+        state = net.state_of(cache.reshape(-1, *x.shape[2:]))
+        ids = np.arange(batch).reshape(-1, 1) * length + past + np.arange(new)
+        rows = net.array(x.astype(dtype).reshape(-1, *x.shape[2:]))
+        states.append(T.scatter_rows(state, rows, net.array(ids.astype(np.uint32).ravel())))
+        net.writes(states[-1])
+    return states
+
+
+def _prefills(case: Case, net: Net, q, states, filled, offset, options):
+    """One prefill a sequence, over its own page."""
+    parts = [
+        T.attention(
+            net.array(q[b]),
+            *states,
+            lengths=net.array(np.array([filled[b]], np.uint32)),
+            pages=net.array(np.array([b], np.uint32)),
+            base_name=net.u32(offset[b]),
+            **options,
+        )
+        for b in range(len(q))
+    ]
+    return T.concat(*parts, axis=0) if len(parts) > 1 else parts[0]
+
+
+def _single_rows(case: Case, net: Net, q, states, first, seen, options):
+    """Every query row is a sequence of the batched form with its own length; rows whose windows
+    differ are nodes of their own. `first` is the first position that a row sees."""
+    batch, rows, heads, dim = q.shape
+    flat = q.reshape(batch * rows, 1, heads, dim)
+    pages = np.repeat(np.arange(batch, dtype=np.uint32), rows).reshape(-1, 1)
+    windows = np.where(first > 0, seen - first, 0)
+    parts, order = [], []
+    for window in np.unique(windows):
+        at = np.flatnonzero(windows == window)
+        order.append(at)
+        parts.append(
+            T.attention(
+                net.array(flat[at]),
+                *states,
+                lengths=net.array(np.maximum(seen[at], 0).astype(np.uint32)),
+                pages=net.array(pages[at]),
+                window=int(window) or None,
+                **options,
+            )
+        )
+    y = T.concat(*parts, axis=0) if len(parts) > 1 else parts[0]
+    return y, np.argsort(np.concatenate(order))
 
 
 def attention(case: Case, net: Net):
-    """A causal case is a prefill over its sequence's page; in others every query row is a sequence
-    of the batched form, with its own length."""
     _check_attention(case)
     attrs = case.attrs
     q = _token_major(case.ins[0], attrs.get("q_num_heads"))
     k = _token_major(case.ins[1], attrs.get("kv_num_heads"))
     v = _token_major(case.ins[2], attrs.get("kv_num_heads"))
     case.need(k.shape[-1] == v.shape[-1], "k and v have one shape (CONTRACT 15)")
-    case.need(q.shape[-1] % 8 == 0, "head_dim is a multiple of 8 (CONTRACT 15)")
-    batch, rows, heads, dim = q.shape
+    dim = q.shape[-1]
+    scale = attrs.get("scale", dim**-0.5)
+    q, k, v = _padded(q.astype(F32)), _padded(k), _padded(v)
+    batch, rows, heads, _ = q.shape
     past = case.ins[4].shape[2] if case.given(4) else 0
     length = past + k.shape[1]
-    states = []
-    for new, at in ((k, 4), (v, 5)):
-        # Caches hold f32 or f16; bf16 is widened exactly.
-        dtype = np.dtype("f2") if new.dtype == np.dtype("f2") else F32
-        cache = np.full((batch, length, *new.shape[2:]), np.nan, dtype)
-        if past:
-            cache[:, :past] = case.ins[at].transpose(0, 2, 1, 3)
-        state = net.state_of(cache.reshape(-1, *new.shape[2:]))
-        ids = np.arange(batch).reshape(-1, 1) * length + past + np.arange(new.shape[1])
-        rows_in = net.array(new.astype(dtype).reshape(-1, *new.shape[2:]))
-        states.append(T.scatter_rows(state, rows_in, net.array(ids.astype(np.uint32).ravel())))
-        net.writes(states[-1])
+    states = _caches(case, net, k, v, past)
     filled = case.ins[6] if case.given(6) else np.full(batch, length)
     offset = filled - rows if case.given(6) else np.full(batch, past)
-    seen = np.repeat(filled, rows)
-    if attrs.get("is_causal"):
-        seen = np.minimum(seen, (offset.reshape(-1, 1) + np.arange(rows) + 1).ravel())
-    window = attrs.get("left_window_size", -1)
-    case.need(window < 0 or attrs.get("is_causal"), "a window ends at its row (CONTRACT E5)")
+    left, right = attrs.get("left_window_size", -1), attrs.get("right_window_size", -1)
     options = {
-        "scale_name": net.f32(attrs.get("scale", dim**-0.5)),
+        "scale_name": net.f32(scale),
         "block": length,
-        "window": window + 1 if window >= 0 else None,
         "soft_cap": attrs.get("softcap") or None,
     }
+    position = (offset.reshape(-1, 1) + np.arange(rows)).ravel()
+    order = np.arange(batch * rows)
     if attrs.get("is_causal") and (offset >= 0).all():
-        parts = [
-            T.attention(
-                net.array(q[b].astype(F32)),
-                *states,
-                lengths=net.array(np.array([filled[b]], np.uint32)),
-                pages=net.array(np.array([b], np.uint32)),
-                base_name=net.u32(offset[b]),
-                **options,
-            )
-            for b in range(batch)
-        ]
-        y = T.concat(*parts, axis=0) if batch > 1 else parts[0]
+        options["window"] = left + 1 if left >= 0 else None
+        y = _prefills(case, net, q, states, filled, offset, options)
     else:
-        y = T.attention(
-            net.array(q.astype(F32).reshape(batch * rows, 1, heads, dim)),
-            *states,
-            lengths=net.array(np.maximum(seen, 0).astype(np.uint32)),
-            pages=net.array(np.repeat(np.arange(batch, dtype=np.uint32), rows).reshape(-1, 1)),
-            **options,
-        )
+        ahead = 0 if attrs.get("is_causal") else right
+        seen = np.repeat(filled, rows)
+        seen = np.minimum(seen, position + ahead + 1) if ahead >= 0 else seen
+        first = position - left if left >= 0 else np.zeros_like(position)
+        y, order = _single_rows(case, net, q, states, first, seen, options)
     (out,) = net.run(y)
-    out = out.reshape(batch, rows, heads, dim)
+    out = out.reshape(batch * rows, heads, -1)[order].reshape(batch, rows, heads, -1)[..., :dim]
     got = [out.transpose(0, 2, 1, 3) if case.ins[0].ndim == 4 else out.reshape(batch, rows, -1)]
     for state in states[: len(case.outs) - 1]:
-        cache = net.results[state.name].reshape(batch, length, -1, dim)
+        cache = net.results[state.name].reshape(batch, length, -1, k.shape[-1])[..., :dim]
         got.append(cache.transpose(0, 2, 1, 3))
     return got
 
