@@ -528,6 +528,40 @@ def top_p_mask(weights: Tensor | None, p: float | None, exact: bool | None) -> T
 def sample_categorical(weights: Tensor | None, draws: Tensor | None) -> Tensor: ...
 def log_softmax(x: Tensor | None) -> Tensor: ...
 def take(x: Tensor | None, ids: Tensor | None) -> Tensor: ...
+def route(ids: Tensor | None, experts: int | None) -> tuple[Tensor, Tensor, Tensor]: ...
+def combine(y: Tensor | None, inverse: Tensor | None, weights: Tensor | None) -> Tensor: ...
+def grouped_matvec(
+    x: Tensor | None,
+    w: Tensor | Int4 | Quantized | None,
+    counts: Tensor | None,
+    bias: Tensor | None,
+    w_order: str | None,
+) -> Tensor: ...
+def grouped_matmul(
+    x: Tensor | None,
+    w: Tensor | Int4 | Quantized | None,
+    counts: Tensor | None,
+    bias: Tensor | None,
+    w_order: str | None,
+) -> Tensor: ...
+def causal_conv1d(
+    x: Tensor | None,
+    w: Tensor | None,
+    state: State | None,
+    query_extents: Tensor | None,
+    bias: Tensor | None,
+) -> tuple[Tensor, State]: ...
+def linear_attention(
+    q: Tensor | None,
+    k: Tensor | None,
+    v: Tensor | None,
+    state: State | None,
+    alpha: Tensor | None,
+    beta: Tensor | None,
+    query_extents: Tensor | None,
+    decay_first: bool | None,
+    rule: str | None,
+) -> tuple[Tensor, State]: ...
 def sub(x: Tensor | None, y: Tensor | None) -> Tensor: ...
 def exp(x: Tensor | None) -> Tensor: ...
 def tanh(x: Tensor | None) -> Tensor: ...

@@ -70,7 +70,9 @@ __all__ = [
     "attention",
     "broadcast",
     "cast",
+    "causal_conv1d",
     "clamp",
+    "combine",
     "concat",
     "contiguous",
     "declare_sampling_scalars",
@@ -79,11 +81,14 @@ __all__ = [
     "f32",
     "gather_rows",
     "gelu",
+    "grouped_matmul",
+    "grouped_matvec",
     "int4_matmul",
     "int4_matvec",
     "l2_norm",
     "layer_state",
     "linear",
+    "linear_attention",
     "log_softmax",
     "matmul",
     "mul",
@@ -94,6 +99,7 @@ __all__ = [
     "reshape",
     "rms_norm",
     "rope",
+    "route",
     "sample",
     "sample_categorical",
     "scale",
@@ -488,6 +494,158 @@ def take(x: Tensor, ids: Tensor) -> Tensor:
         ids: u32 [rows]
     """
     return _core.take(x, ids)
+
+
+def route(ids: Tensor, *, experts: int | None = None) -> tuple[Tensor, Tensor, Tensor]:
+    """Sort the slots of ids by expert, equal experts in slot order; return rows, counts and
+    inverse.
+
+    Slot t * k + j is choice j of token t. rows[i] is the token of the i-th slot in sorted order,
+    counts[e] the number of slots of expert e, inverse[s] the place of slot s. An id that is not
+    below experts is not counted and sorts last. gather_rows(x, rows) feeds grouped_matvec and
+    grouped_matmul; combine, or gather_rows(y, inverse), returns to slot order.
+
+    Args:
+        ids: u32 [T, k]: the experts of each token
+        experts: how many experts there are; required
+    """
+    return _core.route(ids, experts)
+
+
+def combine(y: Tensor, inverse: Tensor, weights: Tensor) -> Tensor:
+    """Sum each token's rows of y by weight: out[t] is the sum over j of weights[t, j] * y[inverse[t
+    * k + j]].
+
+    The sum starts from the product for j = 0 and goes on in order of j, each product and sum
+    rounded. An entry of inverse that is no row of y stands for a row of zeros. The result is f32
+    [T, N].
+
+    Args:
+        y: f32 [T * k, N]: rows in the order of route
+        inverse: u32 [T * k]: the place of each slot, from route
+        weights: f32 [T, k]
+    """
+    return _core.combine(y, inverse, weights)
+
+
+def grouped_matvec(
+    x: Tensor,
+    w: Tensor | Int4 | Quantized,
+    counts: Tensor,
+    *,
+    bias: Tensor | None = None,
+    w_order: str = "kn",
+) -> Tensor:
+    """Multiply each row of x by its expert's weight, one row at a time: the form for few rows an
+    expert.
+
+    Rows arrive ordered by expert: expert e has counts[e] of them, in order of e, clamped to the
+    rows there are. out[t] is x[t] times the weight of t's expert, plus bias[e] where one is given.
+    Rows from the sum of counts on are padding: they come out as zero, and no weight is read for
+    them. Equal to matmul over the rows of each expert, and to grouped_matmul, bit for bit. Blocks
+    and groups of a quantized weight run over the flattened array of all experts. The result is f32
+    [T, N].
+
+    Args:
+        x: f32 [T, K], rows ordered by expert
+        w: f32, f16 or bf16 [E, K, N], or [E, N, K] with w_order='nk'; or an Int4 or Quantized of it
+        counts: u32 [E]: rows of each expert
+        bias: f32 [E, N], or None
+        w_order: 'kn': the weight is [K, N]; 'nk': it is [N, K], as checkpoints store it
+    """
+    return _core.grouped_matvec(x, w, counts, bias, w_order)
+
+
+def grouped_matmul(
+    x: Tensor,
+    w: Tensor | Int4 | Quantized,
+    counts: Tensor,
+    *,
+    bias: Tensor | None = None,
+    w_order: str = "kn",
+) -> Tensor:
+    """Multiply each row of x by its expert's weight; the rows of one expert share what is read of
+    it.
+
+    Rows arrive ordered by expert: expert e has counts[e] of them, in order of e, clamped to the
+    rows there are. out[t] is x[t] times the weight of t's expert, plus bias[e] where one is given.
+    Rows from the sum of counts on are padding: they come out as zero, and no weight is read for
+    them. Equal to matmul over the rows of each expert, and to grouped_matvec, bit for bit. Blocks
+    and groups of a quantized weight run over the flattened array of all experts. The result is f32
+    [T, N].
+
+    Args:
+        x: f32 [T, K], rows ordered by expert
+        w: f32, f16 or bf16 [E, K, N], or [E, N, K] with w_order='nk'; or an Int4 or Quantized of it
+        counts: u32 [E]: rows of each expert
+        bias: f32 [E, N], or None
+        w_order: 'kn': the weight is [K, N]; 'nk': it is [N, K], as checkpoints store it
+    """
+    return _core.grouped_matmul(x, w, counts, bias, w_order)
+
+
+def causal_conv1d(
+    x: Tensor,
+    w: Tensor,
+    state: State,
+    *,
+    query_extents: Tensor | None = None,
+    bias: Tensor | None = None,
+) -> tuple[Tensor, State]:
+    """Convolve the tokens of each sequence with W taps a channel; return the result and the state's
+    next version.
+
+    query_extents says how many rows of x belong to each sequence, in order. z is the sequence's W -
+    1 rows of state followed by its tokens; token t gives out[t, c] = sum over j of w[c, j] * z[t +
+    j, c], starting from the product for j = 0, in order, then bias[c], each operation rounded. The
+    state keeps the last W - 1 rows of z. Rows from the sum of the extents on are zero; an extent of
+    0 leaves its rows of state as they are.
+
+    Args:
+        x: f32 [T, C]
+        w: f32 [C, W], W of 2 or more
+        state: f32 [B, W - 1, C]
+        query_extents: u32 [B]: tokens of each sequence; required
+        bias: f32 [C], or None
+    """
+    return _core.causal_conv1d(x, w, state, query_extents, bias)
+
+
+def linear_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    state: State,
+    *,
+    alpha: Tensor | None = None,
+    beta: Tensor | None = None,
+    query_extents: Tensor | None = None,
+    decay_first: bool = False,
+    rule: str = "delta",
+) -> tuple[Tensor, State]:
+    """Run the gated delta rule over each sequence's state; return the result and the state's next
+    version.
+
+    query_extents says how many tokens belong to each sequence, in order; sequence b owns slot b of
+    state. For each token and head: u = S k; S[a][b] = alpha * S[a][b] + (beta * (v[a] - u[a])) *
+    k[b], with beta = 0 only alpha * S[a][b]; out = S q, after the update. With decay_first, alpha *
+    S is read in place of S for u. rule='add' leaves u out. T tokens in one call equal T calls of
+    one token, bit for bit. Rows from the sum of the extents on are zero; an extent of 0 leaves its
+    slot as it is. The result is f32 [T, H, Dv].
+
+    Args:
+        q: f32 [T, H, Dk]
+        k: f32 [T, H, Dk]
+        v: f32 [T, H, Dv]
+        state: f32 [B, H, Dv, Dk]
+        alpha: f32 decay [T], [T, H] or [T, 1]; or [T, H, Dk], one a key, with decay_first or
+            rule='add'; required
+        beta: f32 [T], [T, H] or [T, 1], the layout of alpha; [T, H] with one decay a key; required
+        query_extents: u32 [B]: tokens of each sequence; required
+        decay_first: read the state for u after its decay
+        rule: 'delta', or 'add' without u
+    """
+    return _core.linear_attention(q, k, v, state, alpha, beta, query_extents, decay_first, rule)
 
 
 def sub(x: Tensor, y: Tensor) -> Tensor:
