@@ -35,6 +35,7 @@ def test_a_selection_says_what_it_rejected():
     (entry,) = builder.compile().selections()
     assert entry.kernel == "matmul_kn_f32_f16"
     assert entry.rejected and all(" " in text for text in map(str, entry.rejected))
+    assert isinstance(entry.rejected[0], accel.Rejection)
     assert any("matmul_nk_f32_f32" in str(r) for r in entry.rejected)
 
 

@@ -122,6 +122,7 @@ void report(const FencePtr& fence) {
 void report_dropped_fences() {
   std::vector<FencePtr>& all = dropped();
   if (all.empty()) return;
+  py::error_scope scope;  // an object may be freed while an error is on its way
   std::vector<FencePtr> open;
   open.swap(all);
   for (FencePtr& fence : open) {

@@ -111,9 +111,9 @@ class Server:
     def __init__(self, runtime, model, batch: int, blocks: int, block: int, buckets):
         self.runtime, self.model = runtime, model
         self.batch, self.block, self.blocks = batch, block, blocks
-        self.pool = accel.BlockPool(blocks, block)
-        self.buckets = accel.Buckets(*buckets)
-        self.cache = accel.PlanCache(runtime)
+        self.pool = T.BlockPool(blocks, block)
+        self.buckets = T.Buckets(*buckets)
+        self.cache = T.PlanCache(runtime)
         self.states = model.caches(blocks * block)
         self.graphs: dict[int, Graph] = {}
         self.exhausted = 0

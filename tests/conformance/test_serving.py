@@ -5,6 +5,7 @@ import accel
 import numpy as np
 import pytest
 import tiny
+from accel import tensor as T
 from conftest import open_runtime
 from serving import Request, Server, TinyModel
 
@@ -78,7 +79,7 @@ def test_a_wrong_page_is_seen(weights, isa, monkeypatch):
 
 
 def test_exhaustion_is_refused_and_changes_nothing():
-    pool = accel.BlockPool(3, 4)
+    pool = T.BlockPool(3, 4)
     pages = pool.grow(None, 9)
     with pytest.raises(accel.CapacityError) as caught:
         pool.grow(pages, 13)

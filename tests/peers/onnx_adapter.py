@@ -302,13 +302,16 @@ def _token_major(x: np.ndarray, heads: int | None) -> np.ndarray:
 
 
 def _check_attention(case: Case) -> None:
+    narrow = case.ins[0].dtype == BF16
+    case.need(not narrow, "bf16: q is f32, caches are f32 or f16 (CONTRACT 15)")
     case.need(not case.given(3), "attention takes no mask (CONTRACT 15)")
     case.need("qk_matmul_output" not in case.out_names, "scores are no result (CONTRACT 15)")
     case.need(case.attrs.get("right_window_size", -1) == -1, "a window looks back (CONTRACT E5)")
 
 
 def attention(case: Case, net: Net):
-    """Every query row is a sequence of the batched form: its own length, its sequence's page."""
+    """A causal case is a prefill over its sequence's page; in others every query row is a sequence
+    of the batched form, with its own length."""
     _check_attention(case)
     attrs = case.attrs
     q = _token_major(case.ins[0], attrs.get("q_num_heads"))
@@ -338,16 +341,33 @@ def attention(case: Case, net: Net):
         seen = np.minimum(seen, (offset.reshape(-1, 1) + np.arange(rows) + 1).ravel())
     window = attrs.get("left_window_size", -1)
     case.need(window < 0 or attrs.get("is_causal"), "a window ends at its row (CONTRACT E5)")
-    y = T.attention(
-        net.array(q.astype(F32).reshape(batch * rows, 1, heads, dim)),
-        *states,
-        lengths=net.array(np.maximum(seen, 0).astype(np.uint32)),
-        scale_name=net.f32(attrs.get("scale", dim**-0.5)),
-        pages=net.array(np.repeat(np.arange(batch, dtype=np.uint32), rows).reshape(-1, 1)),
-        block=length,
-        window=window + 1 if window >= 0 else None,
-        soft_cap=attrs.get("softcap") or None,
-    )
+    options = {
+        "scale_name": net.f32(attrs.get("scale", dim**-0.5)),
+        "block": length,
+        "window": window + 1 if window >= 0 else None,
+        "soft_cap": attrs.get("softcap") or None,
+    }
+    if attrs.get("is_causal") and (offset >= 0).all():
+        parts = [
+            T.attention(
+                net.array(q[b].astype(F32)),
+                *states,
+                lengths=net.array(np.array([filled[b]], np.uint32)),
+                pages=net.array(np.array([b], np.uint32)),
+                base_name=net.u32(offset[b]),
+                **options,
+            )
+            for b in range(batch)
+        ]
+        y = T.concat(*parts, axis=0) if batch > 1 else parts[0]
+    else:
+        y = T.attention(
+            net.array(q.astype(F32).reshape(batch * rows, 1, heads, dim)),
+            *states,
+            lengths=net.array(np.maximum(seen, 0).astype(np.uint32)),
+            pages=net.array(np.repeat(np.arange(batch, dtype=np.uint32), rows).reshape(-1, 1)),
+            **options,
+        )
     (out,) = net.run(y)
     out = out.reshape(batch, rows, heads, dim)
     got = [out.transpose(0, 2, 1, 3) if case.ins[0].ndim == 4 else out.reshape(batch, rows, -1)]
