@@ -35,8 +35,19 @@ def test_a_selection_says_what_it_rejected():
     (entry,) = builder.compile().selections()
     assert entry.kernel == "matmul_kn_f32_f16"
     assert entry.rejected and all(" " in text for text in map(str, entry.rejected))
-    assert isinstance(entry.rejected[0], accel.Rejection)
     assert any("matmul_nk_f32_f32" in str(r) for r in entry.rejected)
+
+
+def test_what_no_kernel_takes_names_each_and_why(monkeypatch):
+    builder = open_runtime(None).new_builder("unsupported")
+    builder.output("y", T.silu(builder.input("x", accel.F32, [8])))
+    monkeypatch.setenv("ACCEL_SKIP_KERNEL", "silu_f32")
+    with pytest.raises(accel.UnsupportedError) as caught:
+        builder.compile()
+    rejected = caught.value.rejected
+    assert all(isinstance(r, accel.Rejection) for r in rejected)
+    assert ("silu_f32", "is switched off by ACCEL_SKIP_KERNEL") in [tuple(r) for r in rejected]
+    assert ("silu_f16", "reads f16") in [tuple(r) for r in rejected]
 
 
 def test_a_diagnostic_has_the_fields_of_its_text():
