@@ -11,7 +11,9 @@ from refusals.common import Ports
 from refusals.elementwise import ELEMENTWISE, GATHERS, ROWS
 from refusals.graph import DECLARATIONS, STATES, VIEWS
 from refusals.more import MORE
+from refusals.narrow import NARROW
 from refusals.products import INT4, PRODUCTS
+from refusals.sample_rows import SAMPLE_ROWS
 from refusals.sampling import ATTENTION, DRAWS_COUNT, SAMPLE, SAMPLERS
 
 ALL = [
@@ -28,6 +30,8 @@ ALL = [
     *SAMPLE,
     *DRAWS_COUNT,
     *MORE,
+    *SAMPLE_ROWS,
+    *NARROW,
 ]
 
 

@@ -97,6 +97,7 @@ extern const OpDef def_attention = {
                 {Backend::cpu, "attention_f16", cache_not_f16, "attention_block128",
                  "blocks of 128 positions in order, f16 widened exactly"}},
     .source = "Milakov and Gimelshein, Online normalizer calculation for softmax, 2018",
+    .checks = {{DataRule::at_most, lengths, [](const Call& c) { return c.in[k].shape[0]; }}},
 };
 
 }  // namespace accel

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 from case import BUDGET, EXACT, Case, In, Int4, P, Quantized, Scalar
 from cases_more import MORE
+from cases_narrow import int4_points, quant_points
 
 
 def _f(x):
@@ -407,7 +408,8 @@ QUANT_MATMUL = Case(
             (100, 704, 40),
             (3, 4500, 6),
         ]
-    ),
+    )
+    + tuple(quant_points()),
 )
 _INT4 = [  # M, K, N, group
     (1, 32, 3, 32),
@@ -440,8 +442,8 @@ def _int4_points(matvec):
                     yield P(In((k,) if matvec else (m, k)), w, w_order=w_order, name=name)
 
 
-INT4_MATVEC = Case("int4_matvec", BUDGET, tuple(_int4_points(True)))
-INT4_MATMUL = Case("int4_matmul", BUDGET, tuple(_int4_points(False)))
+INT4_MATVEC = Case("int4_matvec", BUDGET, (*_int4_points(True), *int4_points(True)))
+INT4_MATMUL = Case("int4_matmul", BUDGET, (*_int4_points(False), *int4_points(False)))
 
 # ------------------------------------------------------------------ attention
 

@@ -1,5 +1,6 @@
 // Argmax, top-k and top-p masks.
 #include "backends/cpu/kernels/prelude.h"
+#include "shared/params/row_policy.h"
 #include "shared/params/rows.h"
 
 namespace ISA {
@@ -12,6 +13,8 @@ KERNELS_BEGIN(select)
 KERNEL_TWO(argmax_f32, argmax_chunks, argmax_run, one_chunk, argmax_join, argmax_shared, nullptr)
 KERNEL_LOCAL(top_k_mask_f32, mask_chunks, mask_run<false>, select_local)
 KERNEL_LOCAL(top_p_mask_f32, mask_chunks, mask_run<true>, select_local)
+KERNEL_LOCAL(row_top_k_mask, row_mask_chunks, row_mask_run<false>, select_local)
+KERNEL_LOCAL(row_top_p_mask, row_mask_chunks, row_mask_run<true>, select_local)
 // clang-format on
 KERNELS_END
 }  // namespace ISA
