@@ -272,7 +272,7 @@ def test_unknown_options_are_refused(b):
     with pytest.raises(TypeError):
         b.compile(no_such_option=2)
     with pytest.raises(TypeError):
-        accel.open_cpu(check=True)
+        accel.open_cpu(no_such_option=True)
 
 
 def test_integers_of_numpy_and_index_types_of_the_right_kind(b):

@@ -69,6 +69,9 @@ TENSOR = [
     "PortDesc",
     "PortKind",
     "Quantized",
+    "RowBias",
+    "RowPenalties",
+    "RowSampling",
     "Runtime",
     "SamplingOptions",
     "ScalarDesc",
@@ -109,9 +112,9 @@ SIGNATURES = {
     "pairing='adjacent')",
     "matmul": "(x, w, *, w_order='kn')",
     "linear": "(x, w, bias=None, *, w_order='kn')",
-    "quant_matmul": "(x, w, *, w_order='kn')",
-    "int4_matvec": "(a, w, *, w_order='kn')",
-    "int4_matmul": "(a, w, *, w_order='kn')",
+    "quant_matmul": "(x, w, *, w_order='kn', activations=None)",
+    "int4_matvec": "(a, w, *, w_order='kn', activations=None)",
+    "int4_matmul": "(a, w, *, w_order='kn', activations=None)",
     "attention": "(q, k, v, *, lengths=None, scale_name=None, pages=None, query_extents=None, "
     "sinks=None, block=0, base_name=None, window=None, soft_cap=None, operands=None)",
     "argmax": "(logits)",
@@ -138,6 +141,7 @@ SIGNATURES = {
     "l2_norm": "(x, *, eps=None)",
     "top_k": "(x, k)",
     "concat": "(*xs, axis=None)",
+    "sample_rows": "(logits, draws, policy)",
 }
 BUILTINS = {
     "ShapeError": (accel.GraphError, ValueError),

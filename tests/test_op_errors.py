@@ -14,7 +14,9 @@ from refusals.graph import DECLARATIONS, STATES, VIEWS
 from refusals.linear import LINEAR
 from refusals.moe import MOE
 from refusals.more import MORE
+from refusals.narrow import NARROW
 from refusals.products import INT4, PRODUCTS
+from refusals.sample_rows import SAMPLE_ROWS
 from refusals.sampling import DRAWS_COUNT, SAMPLE, SAMPLERS
 
 ALL = [
@@ -33,6 +35,8 @@ ALL = [
     *MORE,
     *MOE,
     *LINEAR,
+    *SAMPLE_ROWS,
+    *NARROW,
 ]
 
 

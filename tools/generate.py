@@ -37,7 +37,7 @@ ATTR_TYPES = {
 }
 # Functions that the templates hold.
 VIEWS = ["broadcast", "layer_state", "permute", "read_state", "reshape", "slice", "transpose"]
-OTHERS = ["declare_sampling_scalars", "derive", "f32", "sample", "u32"]
+OTHERS = ["declare_sampling_scalars", "derive", "f32", "sample", "sample_rows", "u32"]
 
 
 def op_table() -> list[dict]:

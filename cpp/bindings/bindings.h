@@ -25,6 +25,7 @@ void add_values(py::module_& m);
 void add_builder(py::module_& m);
 void add_operators(py::module_& m);
 void add_sampling(py::module_& m);
+void add_sample_rows(py::module_& m);
 void add_plan(py::module_& m);
 void add_pools(py::module_& m);
 void add_reports(py::module_& m, py::class_<Plan, PlanPtr>& plan);

@@ -33,14 +33,15 @@ int64_t in_range(Arg a, py::handle value, int64_t low, int64_t high) {
   return v;
 }
 
-DevicePtr open_cpu_device(py::object threads, py::object isa, py::object debug_fill,
-                          py::object lose_at) {
+DevicePtr open_cpu_device(py::object threads, py::object isa, py::object check,
+                          py::object debug_fill, py::object lose_at) {
   CpuOptions options;
   options.threads = int(in_range({"open_cpu", "threads"}, threads, 0, 4096));
   options.isa = text_or_empty({"open_cpu", "isa"}, isa);
   if (!isa.is_none() && options.isa.empty())
     throw attr_error("open_cpu", "isa",
                      "open_cpu: isa is '' and must be base, avx2, avx512 or neon");
+  options.check = bool_arg({"open_cpu", "check"}, check);
   if (!debug_fill.is_none())
     options.debug_fill = int(in_range({"open_cpu", "debug_fill"}, debug_fill, 0, 255));
   if (!lose_at.is_none())
@@ -121,9 +122,10 @@ void add_opening(py::module_& m) {
       "Devices of this machine, and why a backend that was probed gave none.");
   m.def("open_device", open_by_id, "id"_a, "Open exactly the adapter with this id.");
   m.def(
-      "open_cpu", open_cpu_device, "threads"_a = 0, "isa"_a = py::none(),
+      "open_cpu", open_cpu_device, "threads"_a = 0, "isa"_a = py::none(), "check"_a = false,
       "debug_fill"_a = py::none(), "lose_at"_a = py::none(),
-      "Open the CPU. threads=0 is all cores; isa forces a kernel table: base, avx2, avx512, neon.");
+      "Open the CPU. threads=0 is all cores; isa forces a kernel table: base, avx2, avx512, neon. "
+      "check=True tests ids, lengths, counts and draws before each node and fails the fence.");
   m.def(
       "open_best", open_best_device, "prefer"_a = py::make_tuple("metal", "cuda", "cpu"),
       "allow_cpu"_a = true, "allow_software"_a = false, "require"_a = py::tuple(),

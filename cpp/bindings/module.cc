@@ -16,6 +16,7 @@ PYBIND11_MODULE(_core, m) {
   add_builder(m);
   add_operators(m);
   add_sampling(m);
+  add_sample_rows(m);
   add_plan(m);
   add_pools(m);
   add_quant(m);

@@ -31,6 +31,7 @@ const Option kOptions[] = {
        if (!v.is_none()) o.pool = pointer_arg<TransientPool>(a, v, "a TransientPool or None");
      }},
     {"fuse", [](CompileOptions& o, Arg a, py::handle v) { o.fuse = bool_arg(a, v); }},
+    {"pack", [](CompileOptions& o, Arg a, py::handle v) { o.pack = bool_arg(a, v); }},
     {"progress",
      [](CompileOptions& o, Arg a, py::handle v) { o.progress = progress_of(a.call, v); }},
     {"_naive", [](CompileOptions& o, Arg a, py::handle v) { o.naive = bool_arg(a, v); }},

@@ -28,6 +28,17 @@ std::shared_ptr<Bindings> bind(Plan& plan, py::object bindings, py::object scala
   return with_problems(values, [&] { return plan.bind(values.buffers, values.scalars); });
 }
 
+// The caller's own values, except where a packed buffer takes their place.
+py::object pack(Plan& plan, py::object bindings) {
+  BoundValues values(plan, "pack");
+  values.add_buffers(bindings);
+  const Packed packed = with_problems(values, [&] { return plan.pack(values.buffers); });
+  py::dict result = py::reinterpret_borrow<py::dict>(bindings).attr("copy")();
+  for (const auto& [name, view] : packed.buffers)
+    if (view.buffer != values.buffers.at(name).buffer) result[py::str(name)] = view.buffer;
+  return make_named("Packed", result, packed.bytes, packed.seconds);
+}
+
 // ---------------------------------------------------------------- submit
 
 std::vector<FencePtr> fences_arg(py::handle after) {
@@ -169,6 +180,10 @@ void add_plan(py::module_& m) {
            "to\nBuffer, BufferView or numpy array together with a dict of scalars.")
       .def("bind", bind, "bindings"_a, "scalars"_a = py::none(),
            "Check a whole set of bindings once and keep it ready.")
+      .def(
+          "pack", pack, "bindings"_a,
+          "The bindings with weights in the layouts that the plan's ports name: a dict with .bytes "
+          "of the\nbuffers made and .seconds.")
       .def_property_readonly("label", &Plan::label)
       .def_property_readonly("runtime", &Plan::runtime)
       .def_property_readonly("closed", &Plan::closed)

@@ -202,6 +202,7 @@ struct CpuOptions {
   int threads = 0;      // 0: all cores this process may use
   std::string isa;      // empty: the best table of the machine
   int debug_fill = -1;  // byte written over all transient memory before every submission, or -1
+  bool check = false;   // test device data before the node that reads it (DataRule)
   int64_t lose_at = 0;  // lose the device at the k-th submission, from 1; 0: never
 };
 DevicePtr open_cpu(const CpuOptions& options = {});

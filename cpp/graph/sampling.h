@@ -49,7 +49,27 @@ struct SamplingOptions {
 void declare_sampling_scalars(Builder& b, const SamplingOptions& options, const std::string& prefix,
                               Site = std::source_location::current());
 
+// A policy a row (CONTRACT E4). Null fields are off; ids and values are [rows, slots], the others
+// have one entry a row but for the states: history is [rows, entries] or flat, counts [rows,
+// vocab].
+struct RowBias {
+  Tensor ids, values;
+};
+struct RowPenalties {
+  State history, counts;
+  Tensor filled, repetition, presence, frequency;
+};
+struct RowSampling {
+  Tensor factor;  // 1/T; a value that is not finite and above 0 makes the row greedy
+  Tensor top_k, top_p;
+  std::optional<RowBias> bias;
+  std::optional<RowPenalties> penalties;
+};
+
 namespace tensor {
+// bias, penalties, scale, softmax, top-k, top-p, draw, each row by its own policy; always exact.
+Tensor sample_rows(const Tensor& logits, const Tensor& draws, const RowSampling& policy,
+                   Site = std::source_location::current());
 // penalties, scale, softmax, top-k, top-p, draw; or penalties, argmax. draws, history and counts
 // may be null.
 Tensor sample(const Tensor& logits, const Tensor& draws, const State& history, const State& counts,

@@ -228,6 +228,7 @@ extern const OpDef def_attention = {
                  "blocks of 128 positions in order, q and weights rounded to f16"}},
     .segments = query_extents,
     .source = "Milakov and Gimelshein, Online normalizer calculation for softmax, 2018",
+    .checks = {{DataRule::at_most, lengths, [](const Call& c) { return c.in[k].shape[0]; }}},
 };
 
 }  // namespace accel

@@ -44,6 +44,7 @@ extern const OpDef def_gather_rows = {
                 {Backend::cpu, "gather_rows_bf16", other_table<DType::BF16>, "exact",
                  "widens rows"}},
     .exact = true,
+    .checks = {{DataRule::below, 1, [](const Call& c) { return c.in[0].shape[0]; }}},
 };
 
 }  // namespace accel

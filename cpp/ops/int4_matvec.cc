@@ -18,10 +18,10 @@ extern const OpDef def_int4_matvec = {
         "a is f32 [K], the result is f32 [N] with N = weights / K. A weight is\n"
         "(code - zero) * scale, or zero where the scale is 0; with biases it is\n"
         "scale * code + bias. Equal to a row of int4_matmul and to matmul over the\n"
-        "dequantised weight, bit for bit.",
+        "dequantised weight, bit for bit. With activations, a is rounded first.",
     .operands = {{"a", "f32 [K]"},
                  {"w", "Int4: codes u32, scales and zeros or biases of one dtype", SlotKind::int4}},
-    .attrs = {w_order_spec()},
+    .attrs = {w_order_spec(), activations_spec()},
     .infer = infer,
     .params = int4_params,
     .kernels = {lane16_row("int4_matvec_nk_f16", int4_planes<true, F16, true>),
@@ -32,7 +32,14 @@ extern const OpDef def_int4_matvec = {
                 lane16_row("int4_matvec_nk_any_f32", int4_planes<true, F32, false>),
                 chain_row("int4_matvec_kn_f16", int4_planes<false, F16, false>),
                 chain_row("int4_matvec_kn_bf16", int4_planes<false, BF16, false>),
-                chain_row("int4_matvec_kn_f32", int4_planes<false, F32, false>)},
+                chain_row("int4_matvec_kn_f32", int4_planes<false, F32, false>),
+                panels_row("int4_matvec_kn_panels_f16", int4_panels<F16>, int4_panels_of),
+                panels_row("int4_matvec_kn_panels_bf16", int4_panels<BF16>, int4_panels_of),
+                panels_row("int4_matvec_kn_panels_f32", int4_panels<F32>, int4_panels_of),
+                int8_row("int4_matvec_int8_f16", int4_by_int8<F16>),
+                int8_row("int4_matvec_int8_bf16", int4_by_int8<BF16>),
+                int8_row("int4_matvec_int8_f32", int4_by_int8<F32>)},
+    .note = activations_note,
 };
 
 }  // namespace accel

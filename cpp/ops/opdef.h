@@ -27,6 +27,7 @@ struct Limits {
   int threads = 1;
   int64_t alignment = 64;                // of arena offsets, bytes
   int64_t max_bytes = int64_t(1) << 40;  // of one buffer or arena
+  bool pack = false;                     // kernel rows may name a layout of their own for weights
 };
 
 // ---------------------------------------------------------------- operands
@@ -101,6 +102,7 @@ struct Call {
   std::vector<Attr> attrs;  // by attribute of the definition
   int64_t weights = 0;      // of an Int4 bundle
   int64_t group = 0;
+  bool packed = false;        // the planes of the weight stand in the layout that a row packs
   std::vector<Type> results;  // filled after infer
   const Attr& attr(int index) const { return attrs[size_t(index)]; }
 };
@@ -132,6 +134,13 @@ class Params {
   std::vector<uint32_t> words;
 };
 
+// A layout of a weight's planes (CONTRACT E14): each plane, seen as [rows][panels] blocks, stands
+// as [panels][rows].
+struct Packing {
+  std::string layout = "plain";  // its name, sizes included; plain: as declared
+  int64_t rows = 1, panels = 1;
+};
+
 struct KernelRow {
   Backend backend;
   const char* kernel;  // its name in the backend's table
@@ -141,11 +150,31 @@ struct KernelRow {
       "exact";  // registered accumulation order (CONTRACT 24.2), "exact" where nothing is summed
   const char* reason = "";            // said in the selections when chosen
   const char* batch_group = nullptr;  // rows of one group give a row the same bits for any M
+  // The layout in which the row reads the planes of operand 1, or null: plain. Asked only of a call
+  // that the row takes.
+  Packing (*packing)(const Call&) = nullptr;
 };
 
 inline const char* always(const Call&, const Limits&) {
   return nullptr;
 }
+
+// ---------------------------------------------------------------- data
+
+// What a device opened with check=True tests in an operand before the node reads it (CONTRACT
+// 3.1); what breaks it is bad data of the caller's, not a mistake of the graph.
+struct DataRule {
+  enum Kind : uint8_t {
+    below,        // u32: each entry below the bound, or 2^32 - 1, which is padding
+    at_most,      // u32: each entry at most the bound
+    sum_at_most,  // u32: the sum of the entries at most the bound
+    unit,         // f32: each entry in [0, 1)
+  } kind;
+  int slot;
+  int64_t (*bound)(const Call&) = nullptr;  // null for unit
+  // Slot of f32 factors, or -1: rows whose factor is not finite and above 0 do not read theirs.
+  int factors = -1;
+};
 
 struct OpDef {
   Op op;
@@ -169,6 +198,9 @@ struct OpDef {
   // Python's return annotation where it is neither Tensor nor, of a mere state write, State. Each
   // Tensor in it is one result.
   const char* returns = nullptr;
+  // What an option adds to the reason of whichever kernel is chosen, or null.
+  const char* (*note)(const Call&) = nullptr;
+  std::vector<DataRule> checks = {};
 };
 
 // Tensors that a call gives back, refused ones included.

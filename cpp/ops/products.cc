@@ -10,6 +10,72 @@ static std::string order_text(bool nk) {
   return nk ? "'nk'" : "'kn'";
 }
 
+// ---------------------------------------------------------------- rounded activations
+
+static const char* const kActivations[] = {"", "f16", "bf16", "int8"};
+
+Activations activations_of(const Call& c) {
+  const Attr& a = c.attr(activations);
+  if (!a.set) return Activations::wide;
+  for (int i = 1; i < 4; ++i)
+    if (a.s == kActivations[i]) return Activations(i);
+  refuse_attr(c, activations, "None, 'int8', 'f16' or 'bf16'");
+}
+
+void require_activations(const Call& c, int64_t block) {
+  if (activations_of(c) != Activations::int8) return;
+  if (!weight_is_nk(c)) refuse_attr(c, w_order, "'nk' with activations='int8'");
+  const int64_t k = c.in[0].shape.back();
+  if (k % block)
+    refuse(ErrorKind::shape, operand_name(c, 0),
+           "is " + c.in[0].shape.to_string() + " with K " + std::to_string(k) +
+               " and must have a multiple of " + std::to_string(block) +
+               ", the weight's block, with activations='int8'");
+}
+
+const char* activations_note(const Call& c) {
+  switch (activations_of(c)) {
+    case Activations::f16:
+      return "activations rounded to f16";
+    case Activations::bf16:
+      return "activations rounded to bf16";
+    default:
+      return nullptr;
+  }
+}
+
+const char* rounds_to_int8(const Call& c) {
+  return activations_of(c) == Activations::int8 ? "does not round activations to int8" : nullptr;
+}
+const char* keeps_activations(const Call& c) {
+  return activations_of(c) == Activations::int8 ? nullptr : "rounds activations to int8";
+}
+
+// ---------------------------------------------------------------- layouts of the weight
+
+const char* needs_plain(const Call& c, bool nk) {
+  if (c.packed) return "reads plain planes";
+  if (weight_is_nk(c) != nk) return nk ? "reads a weight in nk" : "reads a weight in kn";
+  return rounds_to_int8(c);
+}
+
+const char* needs_panels(const Call& c, int64_t n, int64_t group) {
+  if (!c.packed) return "reads packed planes";
+  if (weight_is_nk(c)) return "reads a weight in kn";
+  if (n % group) return "needs N to be a multiple of the group";
+  return rounds_to_int8(c);
+}
+
+Packing panels_of(const Call& c, int64_t n, int64_t group) {
+  const int64_t k = c.in[0].shape.back();
+  return {"panels" + std::to_string(group) + " of " + Shape{k, n}.to_string(), k, n / group};
+}
+Packing int4_panels_of(const Call& c) {
+  return panels_of(c, c.weights / c.in[0].shape.back(), c.group);
+}
+
+// ---------------------------------------------------------------- shapes
+
 // K of a rank-2 weight against K of x; both shapes are shown.
 static void require_same_k(const Call& c, int weight_slot, bool nk) {
   const Shape& x = c.in[0].shape;
@@ -64,6 +130,7 @@ int64_t infer_int4_columns(const Call& c, int rank, const char* other) {
     refuse(ErrorKind::shape, "w.weights",
            "is " + std::to_string(c.weights) + " and must be a multiple of K, which is " +
                std::to_string(a.back()) + ", because a is " + a.to_string());
+  require_activations(c, c.group);
   return c.weights / a.back();
 }
 
@@ -76,6 +143,7 @@ void int4_params(const Call& c, Params& p) {
   q.nk = weight_is_nk(c);
   q.group = unsigned(c.group);
   q.zeros = c.in[3].present;
+  q.activations = unsigned(activations_of(c));
   p.put(q);
 }
 

@@ -37,6 +37,7 @@ extern const OpDef def_quant_gather_rows = {
     .params = params,
     .kernels = {{Backend::cpu, "quant_gather_rows", always, "exact", "one product a value"}},
     .exact = true,
+    .checks = {{DataRule::below, 2, [](const Call& c) { return c.in[0].shape[0]; }}},
 };
 
 }  // namespace accel

@@ -22,6 +22,7 @@ static std::vector<Type> infer(const Call& c) {
   require_dtype(c, kQuants, DType::I8);
   require_dtype(c, kScales, DType::F16);
   require_scales(c, kScales, (quants.elements() + kBlock - 1) / kBlock);
+  require_activations(c, kBlock);
   return {Type{DType::F32, {x[0], quants[nk ? 0 : 1]}}};
 }
 
@@ -32,14 +33,35 @@ static void params(const Call& c, Params& p) {
   q.N = unsigned(c.results[0].shape[1]);
   q.nk = weight_is_nk(c);
   q.group = unsigned(kBlock);
+  q.activations = unsigned(activations_of(c));
   p.put(q);
 }
 
+template <DType X>
+static const char* reads(const Call& c) {
+  if (c.in[0].dtype == X) return nullptr;
+  return X == DType::F32 ? "reads f32 activations" : "reads f16 activations";
+}
+template <DType X>
+static const char* by_int8(const Call& c, const Limits&) {
+  if (const char* why = keeps_activations(c)) return why;
+  return reads<X>(c);
+}
+static int64_t columns(const Call& c) {
+  return c.in[kQuants].shape[weight_is_nk(c) ? 0 : 1];
+}
+static Packing packing(const Call& c) {
+  return panels_of(c, columns(c), kBlock);
+}
+template <DType X>
+static const char* by_panels(const Call& c, const Limits&) {
+  if (const char* why = needs_panels(c, columns(c), kBlock)) return why;
+  return reads<X>(c);
+}
 template <bool NK, DType X, bool Whole>
 static const char* reject(const Call& c, const Limits&) {
-  if (weight_is_nk(c) != NK) return NK ? "reads a weight in nk" : "reads a weight in kn";
-  if (c.in[0].dtype != X)
-    return X == DType::F32 ? "reads f32 activations" : "reads f16 activations";
+  if (const char* why = needs_plain(c, NK)) return why;
+  if (const char* why = reads<X>(c)) return why;
   if (Whole && c.in[0].shape[1] % kBlock != 0) return "needs K to be a multiple of 32";
   return nullptr;
 }
@@ -53,10 +75,10 @@ extern const OpDef def_quant_matmul = {
         "Multiply x by int8 weights in blocks of 32 and sum over K in f32.\n\n"
         "x is [M, K], w.quants is i8 [K, N] ('kn') or [N, K] ('nk'), w.scales has one f16\n"
         "entry for 32 weights of the flat array, the result is f32 [M, N]. Equal to matmul\n"
-        "over quants * scales, bit for bit.",
+        "over quants * scales, bit for bit. With activations, x is rounded first.",
     .operands = {{"x", "f32 or f16 [M, K]"},
                  {"w", "Quantized: quants i8 [K, N] or [N, K], scales f16", SlotKind::quantized}},
-    .attrs = {w_order_spec()},
+    .attrs = {w_order_spec(), activations_spec()},
     .infer = infer,
     .params = params,
     .kernels = {lane16_row("quant_matmul_nk_f32", reject<true, F32, true>),
@@ -64,7 +86,12 @@ extern const OpDef def_quant_matmul = {
                 lane16_row("quant_matmul_nk_any_f32", reject<true, F32, false>),
                 lane16_row("quant_matmul_nk_any_f16", reject<true, F16, false>),
                 chain_row("quant_matmul_kn_f32", reject<false, F32, false>),
-                chain_row("quant_matmul_kn_f16", reject<false, F16, false>)},
+                chain_row("quant_matmul_kn_f16", reject<false, F16, false>),
+                panels_row("quant_matmul_kn_panels_f32", by_panels<F32>, packing),
+                panels_row("quant_matmul_kn_panels_f16", by_panels<F16>, packing),
+                int8_row("quant_matmul_int8_f32", by_int8<F32>),
+                int8_row("quant_matmul_int8_f16", by_int8<F16>)},
+    .note = activations_note,
 };
 
 }  // namespace accel

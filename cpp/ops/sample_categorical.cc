@@ -33,6 +33,7 @@ extern const OpDef def_sample_categorical = {
     .kernels = {{Backend::cpu, "sample_categorical_f32", always, "block256",
                  "running sums in blocks of 256"}},
     .exact = true,
+    .checks = {{DataRule::unit, 1}},
 };
 
 }  // namespace accel

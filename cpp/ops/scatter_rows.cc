@@ -61,6 +61,7 @@ extern const OpDef def_scatter_rows = {
                 {Backend::cpu, "scatter_rows_2", not_2, "exact", "moves rows of 2-byte elements"}},
     .writes = 0,
     .exact = true,
+    .checks = {{DataRule::below, 2, [](const Call& c) { return c.in[0].shape[0]; }}},
 };
 
 }  // namespace accel

@@ -36,6 +36,7 @@ extern const OpDef def_take = {
     .kernels = {{Backend::cpu, "take_4", not_4, "exact", "moves 4-byte elements"},
                 {Backend::cpu, "take_2", not_2, "exact", "moves 2-byte elements"}},
     .exact = true,
+    .checks = {{DataRule::below, 1, [](const Call& c) { return c.in[0].shape[1]; }}},
 };
 
 }  // namespace accel

@@ -7,7 +7,7 @@
 namespace accel::oracle {
 
 void f64_products(Args& a, const Product& p, std::span<const double> x, const WeightAt& weight,
-                  std::span<const double> bias) {
+                  std::span<const double> bias, const Narrow& narrow) {
   const double rounding = gamma(depth_of(a.order(), double(p.K)) + 1);
   for (int64_t m = p.row; m < p.row + p.M; ++m)
     for (int64_t n = 0; n < p.N; ++n) {
@@ -18,6 +18,8 @@ void f64_products(Args& a, const Product& p, std::span<const double> x, const We
         sum += xk * w.value;
         gross += std::abs(xk * w.value);
         moved += std::abs(xk) * w.error;
+        const double e = narrow.error(xk);
+        moved += std::isinf(e) ? e : e * (std::abs(w.value) + w.error);
       }
       double budget = (rounding * (gross + moved) + moved) * 1.0001 + double(p.K) * kTiny;
       if (!bias.empty()) {
@@ -31,13 +33,14 @@ void f64_products(Args& a, const Product& p, std::span<const double> x, const We
 }
 
 void f32_products(Args& a, const Product& p, std::span<const double> x,
-                  const std::function<float(int64_t)>& weight, std::span<const double> bias) {
+                  const std::function<float(int64_t)>& weight, std::span<const double> bias,
+                  const Narrow& narrow) {
   std::vector<float> row(static_cast<size_t>(p.K)), column(static_cast<size_t>(p.K));
   const std::string_view order = a.order();
   for (int64_t n = 0; n < p.N; ++n) {
     for (int64_t k = 0; k < p.K; ++k) column[size_t(k)] = weight(p.flat(k, n));
     for (int64_t m = p.row; m < p.row + p.M; ++m) {
-      for (int64_t k = 0; k < p.K; ++k) row[size_t(k)] = float(x[size_t(m * p.K + k)]);
+      for (int64_t k = 0; k < p.K; ++k) row[size_t(k)] = narrow(x[size_t(m * p.K + k)]);
       float sum = dot(order, a.level, row, column);
       if (!bias.empty()) sum += float(bias[size_t(n)]);
       a.out[0][size_t(m * p.N + n)] = double(sum);
@@ -76,6 +79,111 @@ void eval_linear(Args& a) {
   float_product(a, a.operand("bias"));
 }
 
+// ---------------------------------------------------------------- activations in int8 (E11)
+
+namespace {
+
+// One block of an activation row.
+struct Block {
+  float scale = 0;
+  std::vector<int> q;
+  bool special = false;  // holds NaN or an infinity: so is every result
+};
+
+Block rounded_block(std::span<const double> x) {
+  Block b;
+  b.q.assign(x.size(), 0);
+  float most = 0;
+  for (double v : x) {
+    b.special |= !std::isfinite(v);
+    most = std::max(most, std::abs(float(v)));
+  }
+  if (b.special) return b;
+  b.scale = most / 127.0f;
+  for (size_t i = 0; i < x.size() && b.scale != 0; ++i)
+    b.q[i] = int(std::clamp(std::nearbyint(float(x[i]) / b.scale), -127.0f, 127.0f));
+  return b;
+}
+
+// A weight as groups see it: scale * code + offset, the offset as f32 and before its rounding.
+struct Int8Weight {
+  int64_t group;
+  bool offsets;
+  std::function<int(int64_t)> code;       // by flat index
+  std::function<double(int64_t)> scale;   // by flat group
+  std::function<double(int64_t)> offset;  // unrounded
+  std::function<double(int64_t)> value;   // by flat index
+};
+
+struct Sums {
+  int64_t product = 0, plain = 0;  // of q * code and of q, exact
+};
+Sums sums_of(const Block& b, const Int8Weight& w, int64_t first) {
+  Sums s;
+  for (size_t i = 0; i < b.q.size(); ++i) {
+    s.product += b.q[i] * w.code(first + int64_t(i));
+    s.plain += b.q[i];
+  }
+  return s;
+}
+
+float int8_walk(const std::vector<Block>& row, const Int8Weight& w, int64_t flat, Level level) {
+  float acc = 0;
+  for (size_t g = 0; g < row.size(); ++g) {
+    const int64_t first = flat + int64_t(g) * w.group;
+    const float step = row[g].special ? NAN : row[g].scale;
+    const Sums s = sums_of(row[g], w, first);
+    acc = mul_add(float(w.scale(first / w.group)) * step, float(s.product), acc, level);
+    if (!w.offsets) continue;
+    acc = mul_add(float(w.offset(first / w.group)), step * float(s.plain), acc, level);
+  }
+  return acc;
+}
+
+// Against the product of the activations as they are: half a step an element, and 256u of a step
+// for the two roundings before it (the quotient is at most 127); where a step falls among the
+// subnormals it is off by half of one, 127 times over. Then the f32 arithmetic of the groups.
+void int8_f64(Args& a, size_t at, std::span<const double> x, const std::vector<Block>& row,
+              const Int8Weight& w, int64_t flat) {
+  double sum = 0, gross = 0, budget = 0, lost = 0;
+  for (size_t g = 0; g < row.size(); ++g) {
+    const int64_t first = flat + int64_t(g) * w.group;
+    const double step = double(row[g].scale), scale = w.scale(first / w.group);
+    const double offset = w.offsets ? w.offset(first / w.group) : 0;
+    if (row[g].special) sum = std::nan("");
+    for (int64_t i = 0; i < w.group; ++i) {
+      const double weight = w.value(first + i);
+      sum += x[size_t(int64_t(g) * w.group + i)] * weight;
+      budget += std::abs(weight) * (step * (0.5 + 256 * kU) + 64 * kTiny);
+    }
+    const Sums s = sums_of(row[g], w, first);
+    const double product = std::abs(double(s.product)), plain = std::abs(double(s.plain));
+    gross += std::abs(scale) * step * product + std::abs(offset) * step * plain;
+    lost += kTiny * (product + plain * step + std::abs(offset) + 4);
+  }
+  a.out[0][at] = sum;
+  if (!a.budgets) return;
+  budget += gamma(2 * double(row.size()) + 4) * gross + lost;
+  a.budget[0][at] = unless_overflow(gross * (1 + 1e-4), budget * 1.0001);
+}
+
+}  // namespace
+
+static void int8_products(Args& a, const Product& p, std::span<const double> x,
+                          const Int8Weight& w) {
+  for (int64_t m = 0; m < p.M; ++m) {
+    const auto row = x.subspan(size_t(m * p.K), size_t(p.K));
+    std::vector<Block> blocks;
+    for (int64_t k = 0; k < p.K; k += w.group)
+      blocks.push_back(rounded_block(row.subspan(size_t(k), size_t(w.group))));
+    for (int64_t n = 0; n < p.N; ++n) {
+      const size_t at = size_t(m * p.N + n);
+      if (a.level == Level::f64) int8_f64(a, at, row, blocks, w, n * p.K);
+      else a.out[0][at] = double(int8_walk(blocks, w, n * p.K, a.level));
+    }
+  }
+}
+
 // ---------------------------------------------------------------- int8 blocks
 
 void eval_quant_matmul(Args& a) {
@@ -86,9 +194,25 @@ void eval_quant_matmul(Args& a) {
   const Product p{xs[0], xs[1], nk ? ws[0] : ws[1], nk};
   // 8 bits times 11 bits: the dequantized weight is exact in f32.
   const auto value = [&](int64_t i) { return q[size_t(i)] * s[size_t(i / 32)]; };
-  if (a.level == Level::f64)
-    f64_products(a, p, x, [&](int64_t i) { return Weight{value(i), 0}; }, {});
-  else f32_products(a, p, x, [&](int64_t i) { return float(value(i)); }, {});
+  const Narrow narrow{a.attribute("activations").s};
+  if (narrow.type == "int8")
+    int8_products(a, p, x,
+                  {32,
+                   false,
+                   [&](int64_t i) { return int(q[size_t(i)]); },
+                   [&](int64_t g) { return s[size_t(g)]; },
+                   {},
+                   value});
+  else if (a.level == Level::f64)
+    f64_products(
+        a, p, x,
+        [&](int64_t i) {
+          return Weight{value(i), 0};
+        },
+        {}, narrow);
+  else
+    f32_products(
+        a, p, x, [&](int64_t i) { return float(value(i)); }, {}, narrow);
 }
 
 // ---------------------------------------------------------------- int4 groups
@@ -103,10 +227,20 @@ static void int4_product(Args& a, int64_t M) {
   const Int4Planes planes = int4_planes(a);
   const int64_t K = a.type("a").shape.back();
   const Product p{M, K, a.call.weights / K, is_nk(a)};
-  if (a.level == Level::f64)
-    f64_products(a, p, a.operand("a"), [&](int64_t i) { return planes.value(i); }, {});
+  const Narrow narrow{a.attribute("activations").s};
+  const auto x = a.operand("a");
+  if (narrow.type == "int8")
+    int8_products(a, p, x,
+                  {planes.group, true, [&](int64_t i) { return int(planes.code(i)); },
+                   [&](int64_t g) { return planes.scales[size_t(g)]; },
+                   [&](int64_t g) { return planes.bias(g); },
+                   [&](int64_t i) { return planes.value(i).value; }});
+  else if (a.level == Level::f64)
+    f64_products(
+        a, p, x, [&](int64_t i) { return planes.value(i); }, {}, narrow);
   else
-    f32_products(a, p, a.operand("a"), [&](int64_t i) { return planes.rounded(i, a.level); }, {});
+    f32_products(
+        a, p, x, [&](int64_t i) { return planes.rounded(i, a.level); }, {}, narrow);
 }
 
 void eval_int4_matvec(Args& a) {

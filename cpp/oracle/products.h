@@ -1,6 +1,7 @@
 // What the loops of the matrix products share: a weight by its flat index, the product of a run of
 // rows, int4 planes.
 #pragma once
+#include <algorithm>
 #include <functional>
 
 #include "oracle/node.h"
@@ -23,11 +24,29 @@ struct Product {
   int64_t flat(int64_t k, int64_t n) const { return base + (nk ? n * K + k : k * N + n); }
 };
 
+// What a product of narrow operands does to its activations (CONTRACT E13).
+struct Narrow {
+  std::string_view type;  // empty: nothing
+  float operator()(double x) const {
+    const float v = float(x);
+    if (type == "f16") return f32_from_f16(f16_from_f32(v));
+    return type == "bf16" ? f32_from_bf16(bf16_from_f32(v)) : v;
+  }
+  // Half a unit in the last place; anything where the value leaves the type.
+  double error(double x) const {
+    const double v = std::abs(x);
+    if (type == "f16") return v >= 65520 ? HUGE_VAL : std::max(v * 0x1p-11, 0x1p-25);
+    if (type == "bf16") return v >= 0x1.ffp127 ? HUGE_VAL : std::max(v * 0x1p-8, 0x1p-134);
+    return 0;
+  }
+};
+
 // Rows of a.out[0], an empty bias being none: within a budget, and by the registered order.
 void f64_products(Args& a, const Product& p, std::span<const double> x, const WeightAt& weight,
-                  std::span<const double> bias);
+                  std::span<const double> bias, const Narrow& narrow = {});
 void f32_products(Args& a, const Product& p, std::span<const double> x,
-                  const std::function<float(int64_t)>& weight, std::span<const double> bias);
+                  const std::function<float(int64_t)>& weight, std::span<const double> bias,
+                  const Narrow& narrow = {});
 
 struct Int4Planes {
   std::span<const double> codes, scales, offsets;
@@ -38,6 +57,12 @@ struct Int4Planes {
   }
   double scale(int64_t i) const { return scales[size_t(i / group)]; }
   double offset(int64_t i) const { return offsets[size_t(i / group)]; }
+
+  // The offset in scale * code + offset: -z * s of a zero point, z where s is 0.
+  double bias(int64_t g) const {
+    const double s = scales[size_t(g)], o = offsets[size_t(g)];
+    return !zeros || s == 0 ? o : -o * s;
+  }
 
   Weight value(int64_t i) const {
     const double c = code(i), s = scale(i), o = offset(i);

@@ -14,6 +14,11 @@ void verify_infer(const PlanData& p);
 void prune(PlanData& p);
 void verify_prune(const PlanData& p);
 
+// pack_weights, by select: packings, and the layouts of the ports.
+void pack_weights(PlanData& p);
+// Whether the planes of the weight that a node reads are packed.
+bool reads_packed(const PlanData& p, const Node& node);
+
 // select: steps of the kept nodes with their kernel rows; selections of all recorded nodes.
 // Throws unsupported_error.
 void select(PlanData& p, const Progress& progress);

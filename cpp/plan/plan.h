@@ -88,6 +88,7 @@ struct PlanData {
   Limits limits;
   Graph graph;
   std::vector<PortSlot> slots;
+  std::vector<Packing> packings;  // by port, as PortDesc::layout names it; empty without packing
   std::vector<FrequencyTable> tables;
   std::vector<int> kept;    // node ids that reach an output or a state (prune)
   std::vector<Step> steps;  // in order

@@ -29,14 +29,17 @@ static std::string attention_extent(const Call& call) {
 static std::string reason_of(const Call& call, const KernelRow& row) {
   std::string text = row.reason;
   const auto add = [&](const std::string& part) { text += (text.empty() ? "" : "; ") + part; };
+  if (const char* note = call.def->note ? call.def->note(call) : nullptr) add(note);
   if (call.def->op == Op::attention) add(attention_extent(call));
   const bool summed = std::strcmp(row.order, "exact") != 0;
   if (summed && text.find(row.order) == std::string::npos) add(std::string("order ") + row.order);
+  if (row.packing) add("weight laid out " + row.packing(call).layout);
   if (text.empty()) text = "exact";
   return text;
 }
 
 void select(PlanData& p, const Progress& progress) {
+  pack_weights(p);
   p.steps.clear();
   p.selections.clear();
   size_t next_kept = 0;
@@ -51,16 +54,17 @@ void select(PlanData& p, const Progress& progress) {
       s.reason = "its result reaches no output and no state";
     } else {
       ++next_kept;
-      Choice choice = accel::select(node.call, p.limits, node.site);
       Step step;
       step.node = node.id;
       step.def = node.def;
       step.call = node.call;
+      step.call.packed = reads_packed(p, node);
+      Choice choice = accel::select(step.call, p.limits, node.site);
       step.row = choice.row;
-      p.steps.push_back(std::move(step));
       s.kernel = choice.row->kernel;
-      s.reason = reason_of(node.call, *choice.row);
+      s.reason = reason_of(step.call, *choice.row);
       s.rejected = std::move(choice.rejected);
+      p.steps.push_back(std::move(step));
     }
     p.selections.push_back(std::move(s));
     if (progress) progress("select", node.id, total);

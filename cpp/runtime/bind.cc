@@ -30,6 +30,18 @@ int Plan::Impl::port_of(const std::string& name, Problems& problems) const {
 }
 
 void Plan::Impl::check_view(int port, const BufferView& view, Problems& problems) const {
+  check_plane(port, view, problems);
+  if (!view.buffer || view.buffer->closed()) return;
+  const PortDesc& d = data.graph.ports[size_t(port)];
+  const std::string& layout = view.buffer->layout;
+  if (layout == d.layout) return;
+  problems.push_back({"layout", d.name,
+                      port_text(port) + " is laid out " + layout + " and must be " + d.layout +
+                          (d.layout == "plain" ? ", as plan.pack was given it"
+                                               : "; plan.pack makes such a buffer")});
+}
+
+void Plan::Impl::check_plane(int port, const BufferView& view, Problems& problems) const {
   const PortDesc& d = data.graph.ports[size_t(port)];
   const auto problem = [&](const char* code, const std::string& is_and_must) {
     problems.push_back({code, d.name, port_text(port) + " is " + is_and_must});
@@ -50,7 +62,6 @@ void Plan::Impl::check_view(int port, const BufferView& view, Problems& problems
   else if (view.dtype == d.dtype && view.count < need)
     problem("too_small", std::to_string(view.count) + " elements and must be at least " +
                              std::to_string(need) + " (" + type_of(d) + ")");
-  if (b.layout != d.layout) problem("layout", "laid out " + b.layout + " and must be " + d.layout);
   if (uses[size_t(port)].written && !b.writable)
     problem("read_only", "read-only and must be writable: the plan writes it");
   const auto at = reinterpret_cast<uintptr_t>(b.host()) +

@@ -146,7 +146,7 @@ static IdentityPart deployment_part(const PlanData& p, const Device& device,
                                     const CompileOptions& options) {
   // Names every field of the options: a new one does not compile until it is part of the key or
   // left out on purpose.
-  const auto& [label, progress, max_in_flight, pool, fuse, naive, verify] = options;
+  const auto& [label, progress, max_in_flight, pool, fuse, pack, naive, verify] = options;
   (void)label, (void)progress;  // change nothing about the plan
   Fields f("accel.deployment.1");
   const auto& id = device.info().id;
@@ -154,6 +154,7 @@ static IdentityPart deployment_part(const PlanData& p, const Device& device,
   f.text("max_in_flight").number(max_in_flight);
   f.text("pool").number(pool ? pool->serial() : 0);
   f.text("fuse").number(fuse);
+  f.text("pack").number(pack);
   f.text("naive").number(naive);
   f.text("verify").number(verify);
   f.number(int64_t(p.graph.ports.size()));
@@ -173,7 +174,9 @@ Identity identity(const Builder& builder, const CompileOptions& options) {
   check_fork();
   const RuntimePtr runtime = runtime_of(builder, "identity");
   check_compile_options("identity", options, runtime->device());
-  const PlanData selected = select_kernels(builder.finish(), runtime->device()->limits());
+  Limits limits = runtime->device()->limits();
+  limits.pack = options.pack;
+  const PlanData selected = select_kernels(builder.finish(), limits);
   return identity_of(selected, *runtime->device(), options);
 }
 

@@ -60,9 +60,11 @@ PlanPtr Plan::compile(const Builder& builder, const CompileOptions& options) {
       *runtime->p_);  // a runtime that closes meanwhile is refused here, or refuses to close
   runtime->p_->built.fetch_add(1, std::memory_order_relaxed);
   const DevicePtr& device = runtime->device();
-  PlanData data = options.naive ? make_naive_plan(std::move(graph), device->limits())
-                                : make_plan(std::move(graph), device->limits(), options.progress,
-                                            options.verify);
+  Limits limits = device->limits();
+  limits.pack = options.pack;
+  PlanData data = options.naive
+                      ? make_naive_plan(std::move(graph), limits)
+                      : make_plan(std::move(graph), limits, options.progress, options.verify);
   return compile_data(runtime, std::move(data), options);
 }
 

@@ -89,6 +89,8 @@ struct Plan::Impl {
   // bind.cc. Each adds the problems it finds.
   using Problems = std::vector<Problem>;
   void check_view(int port, const BufferView& view, Problems& problems) const;
+  // Without the layout: what a view that pack() reads must be.
+  void check_plane(int port, const BufferView& view, Problems& problems) const;
   bool check_scalar(const std::string& name, const ScalarValue& value, Problems& problems) const;
   void check_all_overlaps(const BindingTable& table, Problems& problems) const;
   void check_overlaps_of(const BindingTable& table, int port, Problems& problems) const;

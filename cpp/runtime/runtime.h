@@ -26,6 +26,7 @@ struct CompileOptions {
   int64_t max_in_flight = 1;  // submissions at a time, each in a graph instance of its own
   TransientPoolPtr pool;      // lends the transients; null: the plan has its own
   bool fuse = true;     // no kernel of this version spans several nodes: nothing to switch off
+  bool pack = false;    // kernels may name a layout for weights; Plan::pack makes such buffers
   bool naive = false;   // tests: no reuse of memory, a barrier before every step
   bool verify = false;  // tests: run each pass's verifier
 };
@@ -78,6 +79,13 @@ class Bindings {
   std::shared_ptr<Impl> p_;
 };
 
+// Weights in the layouts that a plan's ports name.
+struct Packed {
+  BindingMap buffers;  // by port; a view that stood in the port's layout is kept
+  int64_t bytes = 0;   // of the buffers that were made
+  double seconds = 0;
+};
+
 class Plan : public std::enable_shared_from_this<Plan> {
  public:
   // Throws graph, unsupported, capacity and bind (closed runtime) errors; a failed compile counts
@@ -94,6 +102,8 @@ class Plan : public std::enable_shared_from_this<Plan> {
   FencePtr submit(const BindingMap& buffers, const ScalarMap& scalars, QueuePtr queue = nullptr,
                   std::vector<FencePtr> after = {});
   std::shared_ptr<Bindings> bind(const BindingMap& buffers, const ScalarMap& scalars = {});
+  // Throws bind_error with every problem of the given buffers, their layouts aside.
+  Packed pack(const BindingMap& buffers);
 
   const std::string& label() const;
   const Identity& identity() const;

@@ -232,7 +232,7 @@ TEST(int4_codes_stand_low_nibble_first) {
     scale.as<float>()[0] = 1, zero.as<float>()[0] = 0;
     for (int hot = 0; hot < 8; ++hot) {
       for (int k = 0; k < 128; ++k) a.as<float>()[k] = k == 24 + hot ? 1.0f : 0.0f;
-      QuantMatMulParams p{1, 128, 1, 1, 128, 1};
+      QuantMatMulParams p{1, 128, 1, 1, 128, 1, 0};
       run_kernel(*kernel(*t, "int4_matvec_nk_f32"),
                  {a.as<void>(), codes.as<void>(), scale.as<void>(), zero.as<void>(), nullptr,
                   out.as<void>()},

@@ -12,6 +12,7 @@ from accel._types import (
     FenceStats,
     GraphMemory,
     KernelSelection,
+    Packed,
     PortDesc,
     ProbeNote,
     ScalarDesc,
@@ -88,6 +89,7 @@ def open_device(id: bytes) -> Device: ...
 def open_cpu(
     threads: int = 0,
     isa: str | None = None,
+    check: bool = False,
     debug_fill: int | None = None,
     lose_at: int | None = None,
 ) -> Device: ...
@@ -279,6 +281,7 @@ class Builder:
         max_in_flight: int = 1,
         pool: TransientPool | None = None,
         fuse: bool = True,
+        pack: bool = False,
         progress: Callable[[str, int, int], object] | None = None,
         *,
         _naive: bool = False,
@@ -290,6 +293,7 @@ class Builder:
         max_in_flight: int = 1,
         pool: TransientPool | None = None,
         fuse: bool = True,
+        pack: bool = False,
         progress: Callable[[str, int, int], object] | None = None,
         *,
         _naive: bool = False,
@@ -317,6 +321,7 @@ class Plan:
     def bind(
         self, bindings: Mapping[str, _Bindable], scalars: Mapping[str, _Number] | None = None
     ) -> Bindings: ...
+    def pack(self, bindings: Mapping[str, _Bindable]) -> Packed: ...
     def memory(self) -> GraphMemory: ...
     def ports(self) -> list[PortDesc]: ...
     def scalars(self) -> list[ScalarDesc]: ...
@@ -360,6 +365,7 @@ class PlanCache:
         max_in_flight: int = 1,
         pool: TransientPool | None = None,
         fuse: bool = True,
+        pack: bool = False,
         progress: Callable[[str, int, int], object] | None = None,
         _naive: bool = False,
         _verify: bool = False,
@@ -439,6 +445,59 @@ class Stream:
     def seed(self) -> int: ...
     def draw(self, step: int) -> float: ...
 
+@final
+class RowBias:
+    def __init__(self, ids: Tensor | None, values: Tensor | None) -> None: ...
+    @property
+    def ids(self) -> Tensor | None: ...
+    @property
+    def values(self) -> Tensor | None: ...
+
+@final
+class RowPenalties:
+    def __init__(
+        self,
+        history: State | None,
+        counts: State | None,
+        filled: Tensor | None,
+        repetition: Tensor | None,
+        presence: Tensor | None,
+        frequency: Tensor | None,
+    ) -> None: ...
+    @property
+    def history(self) -> State | None: ...
+    @property
+    def counts(self) -> State | None: ...
+    @property
+    def filled(self) -> Tensor | None: ...
+    @property
+    def repetition(self) -> Tensor | None: ...
+    @property
+    def presence(self) -> Tensor | None: ...
+    @property
+    def frequency(self) -> Tensor | None: ...
+
+@final
+class RowSampling:
+    def __init__(
+        self,
+        factor: Tensor | None,
+        top_k: Tensor | None = None,
+        top_p: Tensor | None = None,
+        bias: RowBias | None = None,
+        penalties: RowPenalties | None = None,
+    ) -> None: ...
+    @property
+    def factor(self) -> Tensor | None: ...
+    @property
+    def top_k(self) -> Tensor | None: ...
+    @property
+    def top_p(self) -> Tensor | None: ...
+    @property
+    def bias(self) -> RowBias | None: ...
+    @property
+    def penalties(self) -> RowPenalties | None: ...
+
 def derive(root: int, seq: int) -> Stream: ...
 def declare_sampling_scalars(b: Builder, options: SamplingOptions, prefix: str) -> None: ...
 def sample(
@@ -448,6 +507,9 @@ def sample(
     counts: State | None,
     options: SamplingOptions | None,
     prefix: str | None,
+) -> Tensor: ...
+def sample_rows(
+    logits: Tensor | None, draws: Tensor | None, policy: RowSampling | None
 ) -> Tensor: ...
 def reshape(x: Tensor, shape: Sequence[int]) -> Tensor: ...
 def permute(x: Tensor, axes: Sequence[int]) -> Tensor: ...
@@ -504,9 +566,24 @@ def linear(
     bias: Tensor | None,
     w_order: str | None,
 ) -> Tensor: ...
-def quant_matmul(x: Tensor | None, w: Quantized | None, w_order: str | None) -> Tensor: ...
-def int4_matvec(a: Tensor | None, w: Int4 | None, w_order: str | None) -> Tensor: ...
-def int4_matmul(a: Tensor | None, w: Int4 | None, w_order: str | None) -> Tensor: ...
+def quant_matmul(
+    x: Tensor | None,
+    w: Quantized | None,
+    w_order: str | None,
+    activations: str | None,
+) -> Tensor: ...
+def int4_matvec(
+    a: Tensor | None,
+    w: Int4 | None,
+    w_order: str | None,
+    activations: str | None,
+) -> Tensor: ...
+def int4_matmul(
+    a: Tensor | None,
+    w: Int4 | None,
+    w_order: str | None,
+    activations: str | None,
+) -> Tensor: ...
 def attention(
     q: Tensor | None,
     k: State | None,

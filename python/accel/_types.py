@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from accel._core import DType, PortKind, ScalarKind
@@ -99,6 +99,16 @@ class GraphMemory(NamedTuple):
     unaliased_bytes: int
     peak_bytes: int
     transient_bytes: int
+
+
+class Packed(dict[str, Any]):
+    """Bindings by port name with weights in the layouts of a plan; the bytes that were made, and
+    the seconds that it took."""
+
+    def __init__(self, buffers: dict[str, Any], nbytes: int, seconds: float) -> None:
+        super().__init__(buffers)
+        self.bytes = nbytes
+        self.seconds = seconds
 
 
 class DeviceInfo(NamedTuple):

@@ -25,6 +25,9 @@ from accel._core import (
     PlanCache,
     PortKind,
     Quantized,
+    RowBias,
+    RowPenalties,
+    RowSampling,
     Runtime,
     SamplingOptions,
     ScalarKind,
@@ -56,6 +59,9 @@ __all__ = [
     "PortDesc",
     "PortKind",
     "Quantized",
+    "RowBias",
+    "RowPenalties",
+    "RowSampling",
     "Runtime",
     "SamplingOptions",
     "ScalarDesc",
@@ -102,6 +108,7 @@ __all__ = [
     "route",
     "sample",
     "sample_categorical",
+    "sample_rows",
     "scale",
     "scatter_rows",
     "sigmoid",
@@ -321,49 +328,70 @@ def linear(x: Tensor, w: Tensor, bias: Tensor | None = None, *, w_order: str = "
     return _core.linear(x, w, bias, w_order)
 
 
-def quant_matmul(x: Tensor, w: Quantized, *, w_order: str = "kn") -> Tensor:
+def quant_matmul(
+    x: Tensor,
+    w: Quantized,
+    *,
+    w_order: str = "kn",
+    activations: str | None = None,
+) -> Tensor:
     """Multiply x by int8 weights in blocks of 32 and sum over K in f32.
 
     x is [M, K], w.quants is i8 [K, N] ('kn') or [N, K] ('nk'), w.scales has one f16 entry for 32
     weights of the flat array, the result is f32 [M, N]. Equal to matmul over quants * scales, bit
-    for bit.
+    for bit. With activations, x is rounded first.
 
     Args:
         x: f32 or f16 [M, K]
         w: Quantized: quants i8 [K, N] or [N, K], scales f16
         w_order: 'kn': the weight is [K, N]; 'nk': it is [N, K], as checkpoints store it
+        activations: how x is rounded first: 'int8' by blocks along K ('nk' alone), 'f16' or 'bf16'
     """
-    return _core.quant_matmul(x, w, w_order)
+    return _core.quant_matmul(x, w, w_order, activations)
 
 
-def int4_matvec(a: Tensor, w: Int4, *, w_order: str = "kn") -> Tensor:
+def int4_matvec(
+    a: Tensor,
+    w: Int4,
+    *,
+    w_order: str = "kn",
+    activations: str | None = None,
+) -> Tensor:
     """Multiply the row a by int4 weights in groups and sum over K in f32.
 
     a is f32 [K], the result is f32 [N] with N = weights / K. A weight is (code - zero) * scale, or
     zero where the scale is 0; with biases it is scale * code + bias. Equal to a row of int4_matmul
-    and to matmul over the dequantised weight, bit for bit.
+    and to matmul over the dequantised weight, bit for bit. With activations, a is rounded first.
 
     Args:
         a: f32 [K]
         w: Int4: codes u32, scales and zeros or biases of one dtype
         w_order: 'kn': the weight is [K, N]; 'nk': it is [N, K], as checkpoints store it
+        activations: how x is rounded first: 'int8' by blocks along K ('nk' alone), 'f16' or 'bf16'
     """
-    return _core.int4_matvec(a, w, w_order)
+    return _core.int4_matvec(a, w, w_order, activations)
 
 
-def int4_matmul(a: Tensor, w: Int4, *, w_order: str = "kn") -> Tensor:
+def int4_matmul(
+    a: Tensor,
+    w: Int4,
+    *,
+    w_order: str = "kn",
+    activations: str | None = None,
+) -> Tensor:
     """Multiply a by int4 weights in groups and sum over K in f32.
 
     a is f32 [M, K], the result is f32 [M, N] with N = weights / K. A weight is (code - zero) *
     scale, or zero where the scale is 0; with biases it is scale * code + bias. Equal to matmul over
-    the dequantised weight, bit for bit.
+    the dequantised weight, bit for bit. With activations, a is rounded first.
 
     Args:
         a: f32 [M, K]
         w: Int4: codes u32, scales and zeros or biases of one dtype
         w_order: 'kn': the weight is [K, N]; 'nk': it is [N, K], as checkpoints store it
+        activations: how x is rounded first: 'int8' by blocks along K ('nk' alone), 'f16' or 'bf16'
     """
-    return _core.int4_matmul(a, w, w_order)
+    return _core.int4_matmul(a, w, w_order, activations)
 
 
 def attention(
@@ -861,3 +889,18 @@ def sample(
         prefix: of the scalars that declare_sampling_scalars declared; required
     """
     return _core.sample(logits, draws, history, counts, options, prefix)
+
+
+def sample_rows(logits: Tensor, draws: Tensor, policy: RowSampling) -> Tensor:
+    """Choose one token a row by the row's own policy, which is data: u32 [rows].
+
+    Bias, penalties, temperature, softmax, top-k, top-p, draw, of which the stages are recorded
+    that the policy names; always exact. A row whose factor is not finite and above 0 takes the
+    argmax of its biased, penalised logits and ignores its draw.
+
+    Args:
+        logits: f32 [rows, vocab]
+        draws: f32 [rows]
+        policy: the fields a row; the counts of its penalties are stale afterwards
+    """
+    return _core.sample_rows(logits, draws, policy)

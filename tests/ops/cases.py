@@ -12,6 +12,7 @@ from cases_attention import ATTENTION
 from cases_linear import LINEAR as LINEAR_ROWS
 from cases_moe import MOE as MOE_ROWS
 from cases_more import MORE
+from cases_narrow import int4_points, quant_points
 
 
 def _f(x):
@@ -378,7 +379,8 @@ QUANT_MATMUL = Case(
             (100, 704, 40),
             (3, 4500, 6),
         ]
-    ),
+    )
+    + tuple(quant_points()),
 )
 _INT4 = [  # M, K, N, group
     (1, 32, 3, 32),
@@ -411,8 +413,8 @@ def _int4_points(matvec):
                     yield P(In((k,) if matvec else (m, k)), w, w_order=w_order, name=name)
 
 
-INT4_MATVEC = Case("int4_matvec", BUDGET, tuple(_int4_points(True)))
-INT4_MATMUL = Case("int4_matmul", BUDGET, tuple(_int4_points(False)))
+INT4_MATVEC = Case("int4_matvec", BUDGET, (*_int4_points(True), *int4_points(True)))
+INT4_MATMUL = Case("int4_matmul", BUDGET, (*_int4_points(False), *int4_points(False)))
 
 # ------------------------------------------------------------------ samplers
 

@@ -61,6 +61,7 @@ def dtype_of(name: str):
 def record(runtime, op: str, point: Point, rng) -> Recorded:
     r = Recorded(runtime.new_builder(op))
     operands = [_operand(r, f"x{i}", o, rng) for i, o in enumerate(point.operands)]
+    # A word given by name is an option; a dtype stands by position.
     keywords = {
         k: v if isinstance(v, str) else _operand(r, k, v, rng) for k, v in point.keywords.items()
     }

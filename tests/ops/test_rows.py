@@ -173,7 +173,7 @@ def test_a_planted_mutation_is_seen():
 
 # ------------------------------------------------------------------ the table as a whole
 
-ORDERS = {"exact", "lane16", "lane128", "chain", "block256", "attention_block128"}
+ORDERS = {"exact", "lane16", "lane128", "chain", "block256", "attention_block128", "int8_group"}
 
 
 def test_every_order_has_its_definition():
@@ -184,12 +184,13 @@ def test_every_order_has_its_definition():
         assert f"| `{order}` |" in spec, f"{order} has no definition"
 
 
-def kernels_reached(runtime, case, point, monkeypatch) -> set[str]:
+def kernels_reached(runtime, case, point, monkeypatch, pack=False) -> set[str]:
     reached: list[str] = []
     while True:
         monkeypatch.setenv("ACCEL_SKIP_KERNEL", ",".join(reached))
         try:
-            plan = record(runtime, case.op, point, generator(case, point)).builder.compile()
+            builder = record(runtime, case.op, point, generator(case, point)).builder
+            plan = builder.compile(pack=pack)
         except UnsupportedError:
             return set(reached)
         reached.append(own_kernel(plan))
@@ -199,6 +200,8 @@ def test_every_kernel_runs_in_some_row(monkeypatch):
     runtime, reached = open_runtime(tables()[-1]), set()
     for case, point in POINTS:
         reached |= kernels_reached(runtime, case, point, monkeypatch)
+        if point.keywords.get("w_order") == "kn":
+            reached |= kernels_reached(runtime, case, point, monkeypatch, pack=True)
     named = {
         k["kernel"]
         for op in _core._ops()

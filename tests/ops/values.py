@@ -205,6 +205,34 @@ def weight_specials(rng, shape):
     return values
 
 
+def int8_blocks(rng, shape):
+    """Blocks of 32 in turn ordinary, zero, around the least normal number, whole steps up to 127,
+    halves of a step, and large."""
+    flat = rng.standard_normal(int(np.prod(shape)))
+    for i in range(0, flat.size, 32):
+        block = flat[i : i + 32]
+        kind = i // 32 % 6
+        if kind == 1:
+            block[:] = 0
+        elif kind == 2:
+            block *= 1e-43
+        elif kind in (3, 4):
+            block[:] = rng.integers(-127, 128, block.size) + (0.5 if kind == 4 else 0)
+            block[0] = -127
+        elif kind == 5:
+            block *= 1e30
+    return flat.reshape(shape)
+
+
+def int8_specials(rng, shape):
+    """Every third row holds a NaN or an infinity."""
+    values = rng.standard_normal(shape)
+    for i, row in enumerate(values.reshape(-1, shape[-1])):
+        if i % 3 == 1:
+            row[shape[-1] // 2] = [np.nan, np.inf, -np.inf][i // 3 % 3]
+    return values
+
+
 GENERATORS = {
     f.__name__: f
     for f in (
@@ -240,5 +268,7 @@ GENERATORS = {
         sparse_weights,
         peaked_weights,
         weight_specials,
+        int8_blocks,
+        int8_specials,
     )
 } | {"list": given}

@@ -44,7 +44,7 @@ void CpuProgram::resolve(const PlanData& plan) {
                       core_->table.isa + "; please report this");
     const accel_cpu::Kernel& kernel = *at->second;
     const void* params = c.params.data();
-    Step step{&kernel, operands, params_.size(), scalar_index_.size(), {0, 0}};
+    Step step{&kernel, operands, params_.size(), scalar_index_.size(), {0, 0}, -1};
     for (int p = 0; p < 2; ++p) {
       if (!kernel.phases[p].run) continue;
       step.chunks[p] = kernel.phases[p].chunks(params, uint32_t(core_->pool.threads()));
@@ -55,6 +55,11 @@ void CpuProgram::resolve(const PlanData& plan) {
       shared_bytes_ = std::max(shared_bytes_, int64_t(kernel.shared_bytes(params)));
     if (kernel.local_bytes)
       local_stride_ = std::max(local_stride_, int64_t(kernel.local_bytes(params)));
+    const accel::Step& node = plan.steps[size_t(c.step)];
+    if (core_->options.check && !node.def->checks.empty()) {
+      step.check = int(checks_.size());
+      checks_.push_back({node.call, plan.graph.node(node.node).site});
+    }
     operands += c.operands.size();
     params_.insert(params_.end(), c.params.begin(), c.params.end());
     scalar_index_.insert(scalar_index_.end(), c.scalars.begin(), c.scalars.end());
@@ -112,11 +117,14 @@ void CpuProgram::fill(void* arena) const {
   if (local_) std::memset(local_.get(), byte, size_t(local_stride_ * core_->pool.threads()));
 }
 
-void CpuProgram::run_step(const Step& step, const Execution& e) {
+std::optional<Error> CpuProgram::run_step(const Step& step, const Execution& e) {
   const accel_cpu::KernelArgs args{e.table + step.operand, params_.data() + step.param,
                                    scalar_bits_.data() + step.scalar, shared_.get()};
+  if (step.check >= 0)
+    if (auto bad = check_data(checks_[size_t(step.check)], args.buf)) return bad;
   run_phase(step, 0, args);
   if (step.chunks[1]) run_phase(step, 1, args);
+  return std::nullopt;
 }
 
 std::optional<Error> CpuProgram::run(const Execution& e) {
@@ -125,14 +133,10 @@ std::optional<Error> CpuProgram::run(const Execution& e) {
   const Pool::Turn turn(core_->pool);
   fill(e.arena);
   for (size_t i = 0; i < scalar_index_.size(); ++i) scalar_bits_[i] = e.scalars[scalar_index_[i]];
-  if (!e.command_ns) {
-    for (const Step& step : steps_) run_step(step, e);
-    return std::nullopt;
-  }
-  e.command_ns->push_back(now_ns());
+  if (e.command_ns) e.command_ns->push_back(now_ns());
   for (const Step& step : steps_) {
-    run_step(step, e);
-    e.command_ns->push_back(now_ns());
+    if (auto bad = run_step(step, e)) return bad;
+    if (e.command_ns) e.command_ns->push_back(now_ns());
   }
   return std::nullopt;
 }

@@ -3,6 +3,7 @@
 #pragma once
 #include <string>
 
+#include "backends/cpu/data_check.h"
 #include "backends/cpu/kernel_api.h"
 #include "backends/cpu/pool.h"
 #include "exec/device.h"
@@ -42,16 +43,18 @@ class CpuProgram : public Program {
     const accel_cpu::Kernel* kernel;
     size_t operand, param, scalar;  // first of each in the flat lists
     uint32_t chunks[2];             // 0: no such phase
+    int check;                      // of checks_, or -1
   };
   void resolve(const PlanData& plan);
   void allocate(const PlanData& plan);
   void fill(void* arena) const;
-  void run_step(const Step& step, const Execution& execution);
+  std::optional<Error> run_step(const Step& step, const Execution& execution);
   void run_phase(const Step& step, int phase, const accel_cpu::KernelArgs& args);
 
   std::shared_ptr<CpuCore> core_;
   const TransientPoolPtr shared_arena_;
   std::vector<Step> steps_;
+  std::vector<DataCheck> checks_;  // empty unless the device was opened with check=True
   std::vector<uint32_t> params_;
   std::vector<int> scalar_index_;      // declared scalar of each kernel scalar, commands in turn
   std::vector<uint32_t> scalar_bits_;  // as the kernels read them

@@ -262,17 +262,64 @@ template <class Plane>
 static void nk_int4(const KernelArgs* args, u32 chunk, u32 n_chunks, void* local) {
   const Product p = int4_product(args);
   const Rect r = product_range(p, kNkRows, chunk, n_chunks);
-  nk_run<float>(p, args, Int4Rows<Plane>{int4_weight_of<Plane>(args)}, r, local);
+  quant_nk_run<float>(p, args, Int4Rows<Plane>{int4_weight_of<Plane>(args)}, r, local);
 }
 template <class Plane>
 static void nk_any_int4(const KernelArgs* args, u32 chunk, u32 n_chunks, void* local) {
   const Product p = int4_product(args);
   const Rect r = product_range(p, kNkRows, chunk, n_chunks);
-  nk_run<float>(p, args, int4_weight_of<Plane>(args), r, local);
+  quant_nk_run<float>(p, args, int4_weight_of<Plane>(args), r, local);
 }
 template <class Plane>
 static void kn_int4(const KernelArgs* args, u32 chunk, u32 n_chunks, void* local) {
   const Product p = int4_product(args);
   const Rect r = product_range(p, kKnRows, chunk, n_chunks);
-  kn_run<float>(p, args, int4_weight_of<Plane>(args), r, local);
+  quant_kn_run<float>(p, args, int4_weight_of<Plane>(args), r, local);
+}
+
+// The weight as the int8 product reads it: s * code + b, b being -z * s of a zero point, or z where
+// s is 0.
+template <class Plane>
+struct Int4Columns {
+  const char* bytes;
+  u64 row_bytes;
+  Int4Weight<Plane> weight;
+  ACCEL_INLINE void planes(u64 first, u32 groups, u32 column, const Int8Tile& tile) const {
+    for (u32 g = 0; g < groups; ++g) {
+      const float s = widen_one(weight.scales[first + g]), o = widen_one(weight.offsets[first + g]);
+      tile.scales[16 * g + column] = s;
+      tile.offsets[16 * g + column] = !weight.zeros || s == 0.0f ? o : -o * s;
+    }
+  }
+};
+template <class Plane>
+static void int4_by_int8(const KernelArgs* args, u32 chunk, u32 n_chunks, void* local) {
+  const Product p = int4_product(args);
+  const Int4Weight<Plane> weight = int4_weight_of<Plane>(args);
+  const Int4Columns<Plane> w = {(const char*)weight.codes, p.K / 2, weight};
+  int8_rectangle<true>(p, w, int8_activations(args), 1u << weight.shift,
+                       product_range(p, kInt8Rows, chunk, n_chunks), local);
+}
+
+// Packed: one group of columns a row.
+template <class Plane>
+struct Int4Panels {
+  Int4Weight<Plane> w;
+  ACCEL_INLINE void planes(u64 row, u32 count, float* to) const {
+    widen(w.scales + row, count, to);
+    widen(w.offsets + row, count, to + kKnDepth);
+  }
+  template <int Vectors>
+  ACCEL_INLINE void values(u64 row, u32 first, float scale, float offset, F16x* v) const {
+    const Int4Table table = int4_table(scale, offset, w.zeros);
+    const u32* words = w.codes + (row << (w.shift - 3)) + 2 * first;
+    for (int i = 0; i < Vectors; ++i) v[i] = int4_weights(words + 2 * i, table);
+  }
+};
+template <class Plane>
+static void kn_int4_panels(const KernelArgs* args, u32 chunk, u32 n_chunks, void* local) {
+  const Product p = int4_product(args);
+  const Int4Weight<Plane> w = int4_weight_of<Plane>(args);
+  quant_kn_run<float>(p, args, Panels<Int4Panels<Plane>>{{w}, 1u << w.shift},
+                      panel_range(p, 1u << w.shift, chunk, n_chunks), local);
 }

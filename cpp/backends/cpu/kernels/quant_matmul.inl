@@ -71,17 +71,51 @@ template <class X>
 static void nk_int8(const KernelArgs* args, u32 chunk, u32 n_chunks, void* local) {
   const Product p = int8_product(args);
   const Rect r = product_range(p, kNkRows, chunk, n_chunks);
-  nk_run<X>(p, args, Int8Rows{int8_weight(args)}, r, local);
+  quant_nk_run<X>(p, args, Int8Rows{int8_weight(args)}, r, local);
 }
 template <class X>
 static void nk_any_int8(const KernelArgs* args, u32 chunk, u32 n_chunks, void* local) {
   const Product p = int8_product(args);
   const Rect r = product_range(p, kNkRows, chunk, n_chunks);
-  nk_run<X>(p, args, int8_weight(args), r, local);
+  quant_nk_run<X>(p, args, int8_weight(args), r, local);
 }
 template <class X>
 static void kn_int8(const KernelArgs* args, u32 chunk, u32 n_chunks, void* local) {
   const Product p = int8_product(args);
   const Rect r = product_range(p, kKnRows, chunk, n_chunks);
-  kn_run<X>(p, args, int8_weight(args), r, local);
+  quant_kn_run<X>(p, args, int8_weight(args), r, local);
+}
+
+// The weight as the int8 product reads it.
+struct Int8Columns {
+  const char* bytes;
+  u64 row_bytes;
+  const f16* scales;
+  ACCEL_INLINE void planes(u64 first, u32 groups, u32 column, const Int8Tile& tile) const {
+    for (u32 g = 0; g < groups; ++g) tile.scales[16 * g + column] = widen_one(scales[first + g]);
+  }
+};
+static void int8_by_int8(const KernelArgs* args, u32 chunk, u32 n_chunks, void* local) {
+  const Product p = int8_product(args);
+  const Int8Columns w = {(const char*)args->buf[1], p.K, (const f16*)args->buf[2]};
+  int8_rectangle<false>(p, w, int8_activations(args), 32,
+                        product_range(p, kInt8Rows, chunk, n_chunks), local);
+}
+
+// Packed: one block of 32 columns a row.
+struct Int8Panels {
+  const signed char* q;
+  const f16* scales;
+  ACCEL_INLINE void planes(u64 row, u32 count, float* to) const { widen(scales + row, count, to); }
+  template <int Vectors>
+  ACCEL_INLINE void values(u64 row, u32, float scale, float, F16x* v) const {
+    for (int i = 0; i < Vectors; ++i) v[i] = splat(scale) * load(q + row * 32 + i * 16);
+  }
+};
+template <class X>
+static void kn_int8_panels(const KernelArgs* args, u32 chunk, u32 n_chunks, void* local) {
+  const Product p = int8_product(args);
+  const Int8Weight w = int8_weight(args);
+  quant_kn_run<X>(p, args, Panels<Int8Panels>{{w.q, w.scales}, 32},
+                  panel_range(p, 32, chunk, n_chunks), local);
 }

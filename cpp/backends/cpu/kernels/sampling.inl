@@ -1,4 +1,4 @@
-// sample_categorical and the three penalty nodes.
+// sample_categorical, the three penalty nodes, and the nodes of sample_rows.
 
 // ---------------------------------------------------------------- sample_categorical
 
@@ -81,16 +81,19 @@ static u32 sample_row(const float* w, u32 width, const BlockTotal* totals, float
   }
   return width - 1;
 }
+static float clamped_draw(float draw) {
+  draw = draw > 0.0f ? draw : 0.0f;  // NaN too
+  return draw < 0x1.fffffep-1f ? draw : 0x1.fffffep-1f;
+}
+static u32 sample_of_row(const KernelArgs* a, u64 row) {
+  const RowsParams& p = *(const RowsParams*)a->params;
+  return sample_row((const float*)a->buf[0] + row * p.width, p.width,
+                    (const BlockTotal*)a->shared + row * sample_blocks(p),
+                    clamped_draw(((const float*)a->buf[1])[row]));
+}
 static void sample_pick(const KernelArgs* a, u32, u32, void*) {
   const RowsParams& p = *(const RowsParams*)a->params;
-  const u64 blocks = sample_blocks(p);
-  for (u64 row = 0; row < p.rows; ++row) {
-    float draw = ((const float*)a->buf[1])[row];
-    draw = draw > 0.0f ? draw : 0.0f;  // NaN too
-    draw = draw < 0x1.fffffep-1f ? draw : 0x1.fffffep-1f;
-    ((u32*)a->buf[2])[row] = sample_row((const float*)a->buf[0] + row * p.width, p.width,
-                                        (const BlockTotal*)a->shared + row * blocks, draw);
-  }
+  for (u64 row = 0; row < p.rows; ++row) ((u32*)a->buf[2])[row] = sample_of_row(a, row);
 }
 
 // ---------------------------------------------------------------- penalties
@@ -128,4 +131,97 @@ static void penalty_apply_run(const KernelArgs* a, u32 chunk, u32 n_chunks, void
     }
     out[i] = l;
   }
+}
+
+// ---------------------------------------------------------------- one policy a row
+
+// Above 0 and finite: the row is drawn, not the argmax taken.
+static ACCEL_INLINE bool draws_row(float factor) {
+  return factor > 0.0f && factor < __builtin_inff();
+}
+static u32 policy_chunks(const void* params, u32 threads) {
+  const RowPolicyParams& p = *(const RowPolicyParams*)params;
+  return chunks_of((u64)p.rows * p.vocab, kGrain, threads);
+}
+// Calls f(row, first flat index, count) for each piece of a row in a chunk of the rows' elements.
+template <class F>
+static ACCEL_INLINE void row_pieces(const RowPolicyParams& p, u32 chunk, u32 n_chunks, F f) {
+  const Range r = range_of((u64)p.rows * p.vocab, 16, chunk, n_chunks);
+  for (u64 at = r.lo; at < r.hi;) {
+    const u64 row = at / p.vocab, end = at_most((row + 1) * p.vocab, r.hi);
+    f(row, at, end - at);
+    at = end;
+  }
+}
+
+static void row_scale_run(const KernelArgs* a, u32 chunk, u32 n_chunks, void*) {
+  const RowPolicyParams& p = *(const RowPolicyParams*)a->params;
+  const float* factors = (const float*)a->buf[1];  // [rows]
+  row_pieces(p, chunk, n_chunks, [&](u64 row, u64 at, u64 n) {
+    const F16x factor = splat(draws_row(factors[row]) ? factors[row] : 1.0f);
+    const float* x = (const float*)a->buf[0] + at;
+    float* out = (float*)a->buf[2] + at;
+    u64 i = 0;
+    for (; i + 16 <= n; i += 16) store(out + i, load(x + i) * factor);
+    if (i < n) store_n(out + i, load_n(x + i, (int)(n - i)) * factor, (int)(n - i));
+  });
+}
+
+static void row_bias_run(const KernelArgs* a, u32 chunk, u32 n_chunks, void*) {
+  const RowPolicyParams& p = *(const RowPolicyParams*)a->params;
+  row_pieces(p, chunk, n_chunks, [&](u64 row, u64 at, u64 n) {
+    float* out = (float*)a->buf[3] + at;
+    __builtin_memcpy(out, (const float*)a->buf[0] + at, 4 * n);
+    const u32* ids = (const u32*)a->buf[1] + row * p.slots;
+    const float* values = (const float*)a->buf[2] + row * p.slots;
+    const u64 first = at - row * p.vocab;
+    for (u32 s = 0; s < p.slots; ++s)
+      if (ids[s] >= first && ids[s] < first + n) out[ids[s] - first] += values[s];
+  });
+}
+
+static u32 policy_row_chunks(const void* params, u32 threads) {
+  return threads < 2 ? 1 : ((const RowPolicyParams*)params)->rows;
+}
+static void row_penalty_count_run(const KernelArgs* a, u32 chunk, u32 n_chunks, void*) {
+  const RowPolicyParams& p = *(const RowPolicyParams*)a->params;
+  const Range r = range_of(p.rows, 1, chunk, n_chunks);
+  for (u64 row = r.lo; row < r.hi; ++row) {
+    u32* counts = (u32*)a->buf[0] + row * p.vocab;
+    const u32* history = (const u32*)a->buf[1] + row * p.history;
+    const u64 n = at_most(((const u32*)a->buf[2])[row], p.history);
+    for (u64 i = 0; i < n; ++i)
+      if (history[i] < p.vocab) ++counts[history[i]];
+  }
+}
+static ACCEL_INLINE float finite_or(float x, float otherwise) {
+  return x - x == 0.0f ? x : otherwise;
+}
+static void row_penalty_apply_run(const KernelArgs* a, u32 chunk, u32 n_chunks, void*) {
+  const RowPolicyParams& p = *(const RowPolicyParams*)a->params;
+  row_pieces(p, chunk, n_chunks, [&](u64 row, u64 at, u64 n) {
+    const float* logits = (const float*)a->buf[0] + at;
+    const u32* counts = (const u32*)a->buf[1] + at;
+    const float given = finite_or(((const float*)a->buf[2])[row], 0.0f);
+    const float rep = given > 0.0f ? given : 1.0f;  // over 1 and times 1 change no bit
+    const float pres = finite_or(((const float*)a->buf[3])[row], 0.0f);
+    const float freq = finite_or(((const float*)a->buf[4])[row], 0.0f);
+    float* out = (float*)a->buf[5] + at;
+    for (u64 i = 0; i < n; ++i) {
+      float l = logits[i];
+      if (counts[i]) {
+        l = l > 0.0f ? l / rep : l * rep;
+        l = (l - pres) - freq * (float)counts[i];
+      }
+      out[i] = l;
+    }
+  });
+}
+
+static void row_draw_pick(const KernelArgs* a, u32, u32, void*) {
+  const RowsParams& p = *(const RowsParams*)a->params;
+  for (u64 row = 0; row < p.rows; ++row)
+    ((u32*)a->buf[4])[row] = draws_row(((const float*)a->buf[2])[row])
+                                 ? sample_of_row(a, row)
+                                 : ((const u32*)a->buf[3])[row];
 }

@@ -1,5 +1,6 @@
 // Argmax, top-k and top-p masks, top-k entries.
 #include "backends/cpu/kernels/prelude.h"
+#include "shared/params/row_policy.h"
 #include "shared/params/rows.h"
 
 namespace ISA {
@@ -13,6 +14,8 @@ KERNEL_TWO(argmax_f32, argmax_chunks, argmax_run, one_chunk, argmax_join, argmax
 KERNEL_LOCAL(top_k_mask_f32, mask_chunks, mask_run<false>, select_local)
 KERNEL_LOCAL(top_p_mask_f32, mask_chunks, mask_run<true>, select_local)
 KERNEL_LOCAL(top_k_f32, mask_chunks, top_k_run, select_local)
+KERNEL_LOCAL(row_top_k_mask, row_mask_chunks, row_mask_run<false>, select_local)
+KERNEL_LOCAL(row_top_p_mask, row_mask_chunks, row_mask_run<true>, select_local)
 // clang-format on
 KERNELS_END
 }  // namespace ISA

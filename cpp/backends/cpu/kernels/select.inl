@@ -311,3 +311,32 @@ static void top_k_run(const KernelArgs* a, u32 chunk, u32 n_chunks, void* local)
     else walk_digits(s, w, 0, 0);
   }
 }
+
+// ---------------------------------------------------------------- one policy a row
+// The masks of sample_rows: always exact; a row whose k or p is off is copied.
+
+static u32 row_mask_chunks(const void* params, u32 threads) {
+  return threads < 2 ? 1 : ((const RowPolicyParams*)params)->rows;
+}
+template <bool by_sum>
+static void row_mask_run(const KernelArgs* a, u32 chunk, u32 n_chunks, void* local) {
+  const RowPolicyParams& p = *(const RowPolicyParams*)a->params;
+  const Range r = range_of(p.rows, 1, chunk, n_chunks);
+  for (u64 row = r.lo; row < r.hi; ++row) {
+    Walk w = {};
+    w.x = (const float*)a->buf[0] + row * p.vocab;
+    w.width = w.limit = p.vocab;
+    w.by_sum = by_sum;
+    float* out = (float*)a->buf[2] + row * p.vocab;
+    const u32 k = ((const u32*)a->buf[1])[row];
+    const float share = __builtin_bit_cast(float, k);
+    if (by_sum ? !(share > 0.0f && share < 1.0f) : k == 0 || k >= p.vocab) {
+      __builtin_memcpy(out, w.x, 4 * (u64)p.vocab);
+      continue;
+    }
+    if (by_sum) w.target = share * lane_sum(w.x, p.vocab);
+    else w.limit = k;
+    if (!by_sum || 0.0f < w.target) walk_digits(*(SelectScratch*)local, w, 0, 0);
+    write_mask(w, out);
+  }
+}
