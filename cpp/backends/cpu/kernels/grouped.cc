@@ -9,6 +9,8 @@ namespace ISA {
 #include "backends/cpu/kernels/product.inl"
 #include "backends/cpu/kernels/product_nk.inl"
 #include "backends/cpu/kernels/product_kn.inl"
+#include "backends/cpu/kernels/product_narrow.inl"
+#include "backends/cpu/kernels/product_panels.inl"
 #include "backends/cpu/kernels/int4.inl"
 #include "backends/cpu/kernels/quant_matmul.inl"
 #include "backends/cpu/kernels/grouped.inl"
