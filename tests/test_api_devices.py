@@ -74,7 +74,7 @@ def test_open_best_says_what_it_passed_over():
 # ---------------------------------------------------------------- buffers
 
 
-def test_a_new_buffer_is_zero_and_says_what_it_is(device):
+def test_p26_35_a_new_buffer_is_zero_and_says_what_it_is(device):
     buffer = device.new_buffer(accel.F16, 5, "weights")
     assert (buffer.dtype, buffer.count, buffer.bytes, buffer.label) == (accel.F16, 5, 10, "weights")
     assert (buffer.layout, buffer.copied, buffer.closed, buffer.writable) == (

@@ -57,7 +57,7 @@ def test_code_without_a_file_is_named_as_python_names_it(b):
     assert str(b.err()).endswith(", recorded at <cell 7>:3")
 
 
-def test_composites_record_the_user_s_line_on_every_node(b):
+def test_p26_06_composites_record_the_user_s_line_on_every_node(b):
     logits = b.input("logits", accel.F32, [64])
     options = T.SamplingOptions(temperature=0.7, top_k=8, top_p=0.9)
     T.declare_sampling_scalars(b, options, "s")
@@ -72,7 +72,7 @@ def test_composites_record_the_user_s_line_on_every_node(b):
 # ---------------------------------------------------------------- diagnostics
 
 
-def test_three_mistakes_come_together_sorted(b):
+def test_p26_06_three_mistakes_come_together_sorted(b):
     x = b.input("x", accel.F32, [4, 8])
     gain = b.weight("gain", accel.F32, [7])
     y = T.rms_norm(x, gain, eps=1e-5)
@@ -96,7 +96,7 @@ def test_three_mistakes_come_together_sorted(b):
     assert str(one) in str(error)
 
 
-def test_one_mistake_gives_one_error_of_its_own_class(b):
+def test_p26_06_one_mistake_gives_one_error_of_its_own_class(b):
     x = b.input("x", accel.F32, [4, 8])
     gain = b.weight("gain", accel.F32, [7])
     b.output("y", T.rms_norm(x, gain, eps=1e-5))
@@ -114,7 +114,7 @@ def test_one_mistake_gives_one_error_of_its_own_class(b):
     assert len(error.diagnostics) == 1
 
 
-def test_unused_ports_are_all_listed(b):
+def test_p26_08_unused_ports_are_all_listed(b):
     x = b.input("x", accel.F32, [4])
     b.weight("w", accel.F32, [4])
     b.scalar("s", T.ScalarKind.F32)
@@ -125,12 +125,12 @@ def test_unused_ports_are_all_listed(b):
     assert [d.operand for d in caught.value.diagnostics] == ["s", "w"]
 
 
-def test_a_graph_without_effect_is_refused(rt):
+def test_p26_08_a_graph_without_effect_is_refused(rt):
     with pytest.raises(accel.AttrError, match="without an output"):
         rt.new_builder("empty").compile()
 
 
-def test_poison(b):
+def test_p26_07_poison(b):
     x = b.input("x", accel.F32, [4, 8])
     bad = T.reshape(x, [3])
     assert not bad.valid and str(bad) == "<invalid tensor>"
@@ -181,7 +181,7 @@ def test_values(b):
     assert (b.label, b.err()) == ("graph", None)
 
 
-def test_bundles(b):
+def test_p26_46_bundles(b):
     w = b.int4("w", [32, 8], group=64)
     assert (w.codes.shape, w.scales.shape, w.zeros.dtype) == ((32,), (4,), accel.F16)
     assert (w.biases, w.weights, w.group) == (None, 256, 64)
@@ -191,7 +191,7 @@ def test_bundles(b):
     assert (q.quants.dtype, q.quants.shape, q.scales.shape) == (accel.I8, (32, 8), (8,))
 
 
-def test_shapes_given_are_copied(b):
+def test_p26_09_shapes_given_are_copied(b):
     extents = [4, 8]
     x = b.input("x", accel.F32, extents)
     extents[0] = 99

@@ -83,7 +83,7 @@ def test_an_exception_of_progress_stops_the_compile(rt):
     assert rt.counters()["built"] >= open_plans
 
 
-def test_counters_stand_still_after_warm_up(rt, plan):
+def test_p26_24_counters_stand_still_after_warm_up(rt, plan):
     x, y = arrays()
     plan.submit({"x": x, "y": y}, {"f": 1}).wait()
     before = rt.counters()
@@ -171,7 +171,7 @@ def test_bind_reports_all_problems_together(rt, plan):
     assert "numpy.float32" in str(error) and "astype" in str(error)
 
 
-def test_submit_delivers_the_same_problems_by_its_fence(rt, plan):
+def test_p26_23_submit_delivers_the_same_problems_by_its_fence(rt, plan):
     fence = plan.submit(*bad_set(rt))
     assert fence.done
     for _ in range(2):
@@ -180,7 +180,7 @@ def test_submit_delivers_the_same_problems_by_its_fence(rt, plan):
         assert codes(caught.value) == EXPECTED
 
 
-def test_everything_unbound_is_listed(plan):
+def test_p26_23_everything_unbound_is_listed(plan):
     with pytest.raises(accel.BindError) as caught:
         plan.bind({})
     assert codes(caught.value) == {"x": "unbound", "y": "unbound", "f": "unbound"}

@@ -185,7 +185,7 @@ NAMES = [row[0] for row in ROWS]
 
 
 @pytest.mark.parametrize("row", ROWS, ids=NAMES)
-def test_bad_data_is_named_with_operator_value_bound_and_line(row, runtimes):
+def test_p26_36_bad_data_is_named_with_operator_value_bound_and_line(row, runtimes):
     _, build, arrays, states, name, bad, op, words = row
     runtime, checks = runtimes
     if not checks:
@@ -202,7 +202,7 @@ def test_bad_data_is_named_with_operator_value_bound_and_line(row, runtimes):
 
 
 @pytest.mark.parametrize("row", ROWS, ids=NAMES)
-def test_good_data_gives_the_bits_of_no_check(row, runtimes):
+def test_p26_36_good_data_gives_the_bits_of_no_check(row, runtimes):
     _, build, arrays, states, *_ = row
     plain = run(accel.Runtime(accel.open_cpu(threads=1)), arrays, build, states)
     got = run(runtimes[0], arrays, build, states)

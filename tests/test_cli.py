@@ -31,7 +31,7 @@ def test_generate_streams_text_and_ends_with_one_line(capfd):
         assert word in err
 
 
-def test_generate_as_json(capfd):
+def test_p26_52_generate_as_json(capfd):
     args = ["--prompt", PLAIN["prompt"], "--max-tokens", "32", "--kv", "f32", "--ignore-eos"]
     status, out, err = run(capfd, "generate", *args, "--json")
     result = json.loads(out)

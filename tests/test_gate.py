@@ -52,7 +52,7 @@ OPTIONS = [(op, name) for op in OPS for name in options(op)]
 @pytest.mark.parametrize(
     ("op", "option"), OPTIONS, ids=lambda v: v if isinstance(v, str) else v["name"]
 )
-def test_every_option_has_a_value_case_away_from_its_default(op, option):
+def test_p26_32_every_option_has_a_value_case_away_from_its_default(op, option):
     spec = next((a for a in op["attrs"] if a["name"] == option), {"fallback": "None"})
     values = given(op, option)
     default = ast.literal_eval(spec["fallback"]) if spec["fallback"] else None
@@ -80,7 +80,7 @@ TEXTS = [(op, a["name"]) for op in OPS for a in op["attrs"] if a["type"] == "tex
 @pytest.mark.parametrize(
     ("op", "option"), TEXTS, ids=lambda v: v if isinstance(v, str) else v["name"]
 )
-def test_every_enum_value_has_a_value_case(op, option):
+def test_p26_32_every_enum_value_has_a_value_case(op, option):
     allowed = FEWER.get((op["name"], option), ENUMS[option])
     spec = next(a for a in op["attrs"] if a["name"] == option)
     seen = set(given(op, option))
@@ -91,7 +91,7 @@ def test_every_enum_value_has_a_value_case(op, option):
 
 
 @pytest.mark.parametrize("op", OPS, ids=lambda op: op["name"])
-def test_every_operator_has_kernels_and_cases_on_each_executor(op):
+def test_p26_32_every_operator_has_kernels_and_cases_on_each_executor(op):
     assert {k["backend"] for k in op["kernels"]} >= set(BACKENDS)
     assert POINTS[op["name"]]
 

@@ -138,7 +138,7 @@ def test_a_read_only_array_serves_an_input(plan):
     assert plan.submit(arrays).wait()
 
 
-def test_larger_arrays_are_narrowed_and_smaller_ones_refused(plan):
+def test_p26_23_larger_arrays_are_narrowed_and_smaller_ones_refused(plan):
     big = np.zeros(20, np.float32)
     plan.submit(given(y=big)).wait()
     assert big[:8].all() and not big[8:].any()
@@ -243,7 +243,7 @@ def test_every_dtype_crosses_dlpack(device, name):
     assert back.read().tobytes() == buffer.read().tobytes()
 
 
-def test_copy_is_obeyed(device):
+def test_p26_37_copy_is_obeyed(device):
     data = np.arange(6, dtype=np.float32)
     assert not device.from_dlpack(data).copied
     assert not device.from_dlpack(data, copy=False).copied
@@ -253,7 +253,7 @@ def test_copy_is_obeyed(device):
     assert copied.read()[0] == 0
 
 
-def test_a_strided_tensor_is_copied_unless_that_is_refused(device):
+def test_p26_37_a_strided_tensor_is_copied_unless_that_is_refused(device):
     strided = np.arange(12, dtype=np.float32).reshape(3, 4).T[::2]
     buffer = device.from_dlpack(strided)
     assert buffer.copied
@@ -338,7 +338,7 @@ def tracked(*shape):
     return np.ones(shape, np.float32).view(Tracked)
 
 
-def test_x_lives_as_long_as_the_buffer(device):
+def test_p26_37_x_lives_as_long_as_the_buffer(device):
     x = tracked(64)
     alive = weakref.ref(x)
     buffer = device.from_dlpack(x)

@@ -51,7 +51,7 @@ PROMPTS = {"plain": "The capital of France is", "chat": MESSAGES}
 
 
 @pytest.mark.parametrize("which", ["plain", "chat"])
-def test_32_greedy_tokens_are_the_references(model, which):
+def test_p26_52_32_greedy_tokens_are_the_references(model, which):
     want = reference()["prompts"][which]
     tokens = list(model.generate(PROMPTS[which], 32, ignore_eos=True))
     assert [t.id for t in tokens] == want["greedy_ids"]
@@ -223,7 +223,7 @@ def draw_one(model, logits, options, seed, position):
         SamplingOptions(temperature=5.0, top_k=40, top_p=0.9),
     ],
 )
-def test_token_n_draws_number_n(model, options):
+def test_p26_52_token_n_draws_number_n(model, options):
     ids = reference()["prompts"]["plain"]["prompt_ids"]
     got = [t.id for t in model.generate(ids, 4, sampling=options, seed=11, ignore_eos=True)]
     sequence = list(ids)
@@ -282,7 +282,7 @@ def test_logprobs_of_the_reference(model):
 # ---------------------------------------------------------------- how a text ends
 
 
-def test_stop_strings_are_not_part_of_the_text(model):
+def test_p26_52_stop_strings_are_not_part_of_the_text(model):
     want = reference()["prompts"]["plain"]["greedy_text"]
     for stop in ["answer", ".\n\nThe an", ("zzz", "2018"), "P"]:
         tokens = list(model.generate(PROMPTS["plain"], 32, stop=stop))
@@ -382,7 +382,7 @@ def test_steps_build_and_plan_nothing_new(model):
         (lambda m: m.tokenizer.decode([49152]), accel.AttrError, "49152"),
     ],
 )
-def test_a_call_that_cannot_be_right_is_refused_at_once(model, call, error, words):
+def test_p26_52_a_call_that_cannot_be_right_is_refused_at_once(model, call, error, words):
     with pytest.raises(error) as e:
         call(model)
     assert words in str(e.value)

@@ -50,7 +50,7 @@ def lines_of(function) -> set[int]:
 
 
 @pytest.mark.parametrize("row", ALL, ids=[row.name for row in ALL])
-def test_refused_once_with_operator_operand_values_and_line(rt, row):
+def test_p26_11_refused_once_with_operator_operand_values_and_line(rt, row):
     builder = rt.new_builder("rows")
     ports = Ports(builder)
     ports.b_runtime = rt
@@ -109,7 +109,7 @@ ALONE = {
 
 
 @pytest.mark.parametrize("op", ALONE)
-def test_without_any_builder_the_call_raises(op):
+def test_p26_07_without_any_builder_the_call_raises(op):
     with pytest.raises(accel.GraphError, match=f"^{op}: .* None") as caught:
         ALONE[op]()
     assert caught.value.file == __file__

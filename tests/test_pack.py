@@ -77,7 +77,9 @@ WEIGHTS = [
 
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize(("group", "make"), [w[1:] for w in WEIGHTS], ids=[w[0] for w in WEIGHTS])
-def test_packed_is_plain_bit_for_bit_and_one_set_serves_every_m(group, make, threads, isa, rng):
+def test_p26_42_packed_is_plain_bit_for_bit_and_one_set_serves_every_m(
+    group, make, threads, isa, rng
+):
     runtime, planes = open_runtime(isa, threads), make(rng)
     packed = None
     half = [np.dtype(np.float16)] if "w.quants" in planes else []
@@ -113,7 +115,7 @@ def test_bytes_and_seconds_are_reported_and_a_plain_port_keeps_its_buffer(isa, r
     assert again["w.quants"] is packed["w.quants"] and again.bytes == 0
 
 
-def test_another_layout_and_a_plain_array_are_refused_by_name(isa, rng):
+def test_p26_42_another_layout_and_a_plain_array_are_refused_by_name(isa, rng):
     runtime, planes = open_runtime(isa), quants_of(rng)
     plan, plain = product(runtime, planes, 1, pack=True), product(runtime, planes, 1)
     packed = plan.pack(planes)

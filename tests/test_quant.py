@@ -20,7 +20,7 @@ def nibbles(codes, n):
 # ---------------------------------------------------------------- vectors
 
 
-def test_int8_vectors():
+def test_p26_22_int8_vectors():
     p = quant.int8_quantize(np.float32([1, -2, 0.5, 0.25]))
     assert f16_bits(p.scales) == [0x2408] and p.quants.tolist() == [64, -127, 32, 16]
     p = quant.int8_quantize(np.float32([127, 63.5, -62.5, 0.5, 1.5]))
@@ -36,7 +36,7 @@ def test_int8_vectors():
         ([1, 1.00001], 0, 1.0, [0, 0]),
     ],
 )
-def test_int4_vectors(weights, scale, zero, codes):
+def test_p26_22_int4_vectors(weights, scale, zero, codes):
     p = quant.int4_quantize(np.float32(weights))
     assert f16_bits(p.scales) == [scale] and p.zeros.tolist() == [zero]
     assert nibbles(p.codes, len(codes)) == codes
@@ -73,7 +73,7 @@ def test_quants_follow_the_stored_scale_and_never_wrap(rng):
 
 @pytest.mark.parametrize("group", [32, 64, 128])
 @pytest.mark.parametrize("kind", ["normal", "clustered", "constant", "tiny", "far"])
-def test_errors_stay_within_the_bounds(rng, kind, group):
+def test_p26_22_errors_stay_within_the_bounds(rng, kind, group):
     n = 1000
     w = {
         "normal": rng.normal(size=n),
@@ -100,7 +100,7 @@ def test_errors_stay_within_the_bounds(rng, kind, group):
     assert quant.int8_bound(w, s8) == pytest.approx(float((np.abs(w.astype(float)) * s8 / 2).sum()))
 
 
-def test_dequantized_is_what_the_kernels_compute(rng):
+def test_p26_44_dequantized_is_what_the_kernels_compute(rng):
     w = rng.normal(size=256).astype(np.float32)
     p = quant.int4_quantize(w, 32)
     q = np.float32(nibbles(p.codes, 256)).reshape(-1, 32)
@@ -126,7 +126,7 @@ def refused(words, call, *args):
 
 
 @pytest.mark.parametrize("quantize", [quant.int8_quantize, quant.int4_quantize])
-def test_bad_weights_are_named(quantize):
+def test_p26_22_bad_weights_are_named(quantize):
     w = np.zeros(300, np.float32)
     w[[7, 200]] = np.nan, np.inf
     refused(["w[7]", "nan", "finite"], quantize, w)
@@ -199,7 +199,7 @@ def widen(planes, shape):
 
 
 @pytest.mark.parametrize("name", EXACT)
-def test_quantized_types_equal_the_gguf_package(rng, name):
+def test_p26_45_quantized_types_equal_the_gguf_package(rng, name):
     shape = (24, 1024) if name == "Q4_K" else (24, 96)
     blocks = edge_blocks(name, *shape, rng)
     planes, error = quant.gguf_planes(name, blocks, shape)
@@ -211,7 +211,7 @@ def test_quantized_types_equal_the_gguf_package(rng, name):
     assert np.array_equal(got[nonzero].view(np.uint32), want[nonzero].view(np.uint32))
 
 
-def test_q4_k_planes_are_f32_of_group_32(rng):
+def test_p26_44_q4_k_planes_are_f32_of_group_32(rng):
     planes, _ = quant.gguf_planes("Q4_K", edge_blocks("Q4_K", 4, 512, rng), (4, 512))
     assert planes.group == 32 and planes.weights == 2048 and planes.zeros is None
     assert planes.scales.dtype == planes.biases.dtype == np.float32
@@ -233,7 +233,7 @@ def exact_weights(name, blocks):
 
 
 @pytest.mark.parametrize("name", NARROWED)
-def test_narrowed_types_are_the_weights_rounded_once(rng, name):
+def test_p26_45_narrowed_types_are_the_weights_rounded_once(rng, name):
     shape = (24, 1024)
     blocks = edge_blocks(name, *shape, rng)
     want = exact_weights(name, blocks)
@@ -284,7 +284,7 @@ def planes_bytes(planes):
 
 @pytest.mark.threads
 @pytest.mark.parametrize("name", [*EXACT, *NARROWED, "F32"])
-def test_any_number_of_threads_gives_the_same_bits(rng, name):
+def test_p26_45_any_number_of_threads_gives_the_same_bits(rng, name):
     shape = (2049, 1024)
     if name == "F32":
         blocks = rng.integers(0, 256, size=shape[0] * shape[1] * 4, dtype=np.uint8)

@@ -124,7 +124,7 @@ def test_close_waits_for_what_is_in_flight(rt):
     np.testing.assert_array_equal(given["y"], np.eye(512))
 
 
-def test_dropping_everything_in_flight_is_safe(rt):
+def test_p26_35_dropping_everything_in_flight_is_safe(rt):
     plan, given = slow_plan(rt)
     y = given["y"]
     fence = plan.submit(given)
@@ -185,7 +185,7 @@ def test_p26_34_a_failed_fence_in_after_runs_nothing(rt):
     assert plan.submit(given, queue=queue).wait() and given["y"].all()
 
 
-def test_racing_threads_get_results_or_a_clean_refusal(rt):
+def test_p26_04_racing_threads_get_results_or_a_clean_refusal(rt):
     plan, _ = tiny_plan(rt)
     outcomes, errors = [], []
 

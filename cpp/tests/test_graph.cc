@@ -64,7 +64,7 @@ TEST(three_mistakes_come_together_with_their_lines) {
   CHECK_THROWS(y.shape(), Error, "gain is [7]");
 }
 
-TEST(none_is_named_even_beside_poison) {
+TEST(p26_07_none_is_named_even_beside_poison) {
   Builder b;
   Tensor x = b.input("x", DType::F32, {4});
   Tensor bad = b.input("x", DType::F32, {4});
@@ -99,7 +99,7 @@ TEST(views_move_strides_alone) {
   CHECK(says(b, "contiguous(x) makes it so"));
 }
 
-TEST(packing_is_decided_by_strides) {
+TEST(p26_13_packing_is_decided_by_strides) {
   Builder b;
   Tensor x = b.input("x", DType::F32, {4, 8}), row = b.input("row", DType::F32, {8});
   CHECK(call(Op::add, {x, row}).valid());
@@ -113,7 +113,7 @@ TEST(packing_is_decided_by_strides) {
   CHECK(says(c, "contiguous(x) makes it so"));
 }
 
-TEST(states_know_their_versions) {
+TEST(p26_10_states_know_their_versions) {
   Builder b;
   State k = b.state("k", DType::F32, {2, 4, 8});
   Tensor rows = b.input("rows", DType::F32, {3, 8}), ids = b.input("ids", DType::U32, {3});
@@ -129,7 +129,7 @@ TEST(states_know_their_versions) {
   CHECK(!tensor::read_state(k).valid());
 }
 
-TEST(a_read_before_a_write_goes_stale) {
+TEST(p26_10_a_read_before_a_write_goes_stale) {
   Builder b;
   State s = b.state("s", DType::F32, {4, 8});
   Tensor before = tensor::read_state(s);
@@ -139,7 +139,7 @@ TEST(a_read_before_a_write_goes_stale) {
   CHECK(says(b, "silu: x is version 0 of state 's'"));
 }
 
-TEST(outputs_follow_the_table) {
+TEST(p26_09_outputs_follow_the_table) {
   Builder b;
   Tensor x = b.input("x", DType::F32, {4, 8});
   Tensor y = call(Op::silu, {x});
@@ -156,7 +156,7 @@ TEST(outputs_follow_the_table) {
   CHECK_EQ(b.err()->diagnostics.size(), size_t(5));
 }
 
-TEST(unused_ports_and_scalars_are_all_listed) {
+TEST(p26_08_unused_ports_and_scalars_are_all_listed) {
   Builder b;
   b.input("a", DType::F32, {1});
   b.weight("w", DType::F32, {1});

@@ -305,7 +305,7 @@ TEST(test_options_have_the_bits_of_their_order) {
   }
 }
 
-TEST(test_prefill_of_any_cut_equals_decode) {
+TEST(p26_18_prefill_of_any_cut_equals_decode) {
   const unsigned total = 150, heads = 6, D = 32;
   const Problem whole = make(total, heads, 2, D, 160, total, 0, true);
   for (const KernelTable* table : tables()) {
@@ -329,7 +329,7 @@ TEST(test_prefill_of_any_cut_equals_decode) {
   }
 }
 
-TEST(test_unseen_positions_never_reach_a_row) {
+TEST(p26_18_unseen_positions_never_reach_a_row) {
   const unsigned S = 20, D = 40, kv_heads = 2;
   const Problem clean = make(S, 6, kv_heads, D, 200, 140, 120, true);
   for (bool half : {false, true})

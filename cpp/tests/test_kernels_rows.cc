@@ -87,7 +87,7 @@ TEST(test_mul_is_exact) {
   check_two("mul", [](float x, float y) { return x * y; });
 }
 
-TEST(test_elementwise_reads_repeated_runs_in_place) {
+TEST(p26_51_elementwise_reads_repeated_runs_in_place) {
   // Large enough that the kernel's own choice is several chunks.
   const unsigned n = 90000;
   for (unsigned x_block : {n, 600u, 3u})
@@ -263,7 +263,7 @@ TEST(test_contiguous_walks_strides) {
   }
 }
 
-TEST(test_gather_rows_widens_and_zeroes_ids_out_of_range) {
+TEST(p26_12_gather_rows_widens_and_zeroes_ids_out_of_range) {
   for (unsigned width : kSizes) {
     const unsigned rows = 9, n = 5;
     const std::vector<uint32_t> ids = {8, 0, 9, 0xffffffffu, 3};
@@ -347,7 +347,7 @@ void check_scatter(unsigned width) {
     return bytes_of(out);
   });
 }
-TEST(test_scatter_rows_last_of_equal_ids_wins) {
+TEST(p26_12_scatter_rows_last_of_equal_ids_wins) {
   for (unsigned width : kSizes) {
     check_scatter<uint32_t>(width);
     check_scatter<uint16_t>(width);

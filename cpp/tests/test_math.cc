@@ -81,7 +81,7 @@ std::vector<float> evaluate(const KernelTable& table, const char* name,
   return y;
 }
 
-TEST(test_math_within_ceilings) {
+TEST(p26_28_math_within_ceilings) {
   for (const KernelTable* table : tables())
     for (const Function& f : kFunctions) {
       const std::vector<float> x = points(f), y = evaluate(*table, f.kernel, x);

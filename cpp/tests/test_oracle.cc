@@ -170,7 +170,7 @@ TEST(rms_norm_by_hand) {
   CHECK(near(v.v[1], 8 / std::sqrt(13.0)));
 }
 
-TEST(softmax_special_rows_are_nan) {
+TEST(p26_15_softmax_special_rows_are_nan) {
   Scene s;
   const float inf = INFINITY;
   const auto v =
@@ -277,7 +277,7 @@ TEST(lane16_is_sixteen_chains_and_a_tree) {
   CHECK_EQ(oracle::dot("chain", oracle::Level::fma, x, w), 0.0f);
 }
 
-TEST(levels_round_products_once_or_twice) {
+TEST(p26_39_levels_round_products_once_or_twice) {
   const float a = 1 + 0x1p-12f;
   CHECK(oracle::mul_add(a, a, -1, oracle::Level::fma) !=
         oracle::mul_add(a, a, -1, oracle::Level::base));

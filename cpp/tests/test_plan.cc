@@ -100,7 +100,7 @@ TEST(reshape_of_a_result_binds_to_the_producing_node) {
   CHECK_EQ(places(p, 1), "y+0 -> z+0");
 }
 
-TEST(prefix_slice_is_copied_and_listed) {
+TEST(p26_09_prefix_slice_is_copied_and_listed) {
   Builder b;
   const Tensor y = silu(b.input("x", DType::F32, {4, 8}));
   b.output("y", tensor::slice(y, 0, 0, 3));
@@ -114,7 +114,7 @@ TEST(prefix_slice_is_copied_and_listed) {
   CHECK_EQ(p.memory.transient_bytes, 128);
 }
 
-TEST(one_value_under_several_names_is_copied_to_each) {
+TEST(p26_09_one_value_under_several_names_is_copied_to_each) {
   Builder b;
   const Tensor y = silu(b.input("x", DType::F32, {4, 8}));
   b.output("y", y);
@@ -193,7 +193,7 @@ TEST(attention_reports_positions_and_blocks) {
 
 // ---------------------------------------------------------------- states and slots
 
-TEST(each_used_layer_has_its_own_slot_and_unused_ones_have_none) {
+TEST(p26_10_each_used_layer_has_its_own_slot_and_unused_ones_have_none) {
   Builder b;
   const State s = b.state("s", DType::F16, {4, 8, 2});
   const Tensor rows = b.input("rows", DType::F16, {1, 2}), ids = b.input("ids", DType::U32, {1});
@@ -288,7 +288,7 @@ TEST(rope_by_base_reads_a_table_that_is_shared) {
   CHECK_EQ(p.commands[4].scalars.size(), 0u);
 }
 
-TEST(elementwise_runs_are_read_in_place) {
+TEST(p26_51_elementwise_runs_are_read_in_place) {
   Builder b;
   const Tensor x = b.input("x", DType::F32, {4, 8});
   const Tensor bias = tensor::broadcast(b.weight("w", DType::F32, {8}), {4, 8});
@@ -384,7 +384,7 @@ TEST(progress_walks_the_stages_and_its_exception_propagates) {
   }
 }
 
-TEST(explain_is_stable_and_complete) {
+TEST(p26_05_explain_is_stable_and_complete) {
   const auto text = [] {
     Builder b("model");
     const Tensor x = b.input("x", DType::F32, {2, 8});
@@ -464,7 +464,7 @@ TEST(a_large_model_plans_in_milliseconds) {
   make_plan(llama(4), Limits{}, {}, true);
 }
 
-TEST(plans_are_identical_across_runs) {
+TEST(p26_05_plans_are_identical_across_runs) {
   for (uint64_t seed = 1; seed <= 50; ++seed) {
     const auto text = [&] {
       Builder b("r");

@@ -76,7 +76,7 @@ std::vector<Touches> in_memory(const Packing& packing) {
 }
 }  // namespace golden
 
-TEST(golden_example_edges) {
+TEST(p26_01_golden_example_edges) {
   CHECK_EQ(text_of(find_edges(golden::steps())), "0-1 0-4 1-2 1-3 2-4 3-5 4-5 5-6 6-7");
   const Reach reach(8, find_edges(golden::steps()));
   CHECK(!reach.precedes(2, 3) && !reach.precedes(3, 2));
@@ -85,7 +85,7 @@ TEST(golden_example_edges) {
   CHECK_EQ(find_unwritten_read(golden::steps(), transient), -1);
 }
 
-TEST(golden_example_memory) {
+TEST(p26_01_golden_example_memory) {
   const auto transients = golden::transients();
   const BitMatrix sharing = find_sharing(transients, Reach(8, find_edges(golden::steps())));
   std::string incompatible;
@@ -106,7 +106,7 @@ TEST(golden_example_memory) {
   CHECK_EQ(pack_apart(transients, 256).bytes, 22 * golden::MiB);
 }
 
-TEST(golden_example_barriers) {
+TEST(p26_01_golden_example_barriers) {
   const auto transients = golden::transients();
   const Reach reach(8, find_edges(golden::steps()));
   const Packing packing = pack(transients, find_sharing(transients, reach), 256);
@@ -124,7 +124,7 @@ static std::string barriers_of(const Touch& a, const Touch& b) {
   return text_of(place_barriers({{a}, {b}}));
 }
 
-TEST(each_hazard_makes_an_edge_and_a_barrier) {
+TEST(p26_02_each_hazard_makes_an_edge_and_a_barrier) {
   const Touch r = reads(0, 0, 8), w = writes(0, 4, 12);
   CHECK_EQ(edges_of(w, r), "0-1");  // read after write
   CHECK_EQ(edges_of(r, w), "0-1");  // write after read
@@ -136,7 +136,7 @@ TEST(each_hazard_makes_an_edge_and_a_barrier) {
   CHECK_EQ(barriers_of(r, r), "0");
 }
 
-TEST(disjoint_halves_and_other_resources_make_none) {
+TEST(p26_02_disjoint_halves_and_other_resources_make_none) {
   const Touch low = writes(0, 0, 8), high = writes(0, 8, 16), other = writes(1, 0, 16);
   CHECK_EQ(edges_of(low, high), "");
   CHECK_EQ(edges_of(low, other), "");
@@ -214,7 +214,7 @@ static bool fenced(const std::vector<Touches>& steps, const std::vector<bool>& b
   return true;
 }
 
-TEST(barriers_of_20000_random_plans_are_enough_and_none_is_spare) {
+TEST(p26_02_barriers_of_20000_random_plans_are_enough_and_none_is_spare) {
   Random r(1);
   int placed = 0, spared = 0;
   for (int trial = 0; trial < 20000; ++trial) {

@@ -11,7 +11,7 @@ static Graph random(uint64_t seed, int max_nodes = 40) {
   return b.finish();
 }
 
-TEST(random_graphs_pass_every_verifier) {
+TEST(p26_01_random_graphs_pass_every_verifier) {
   for (uint64_t seed = 1; seed <= 2000; ++seed) {
     try {
       const PlanData p = make_plan(random(seed), Limits{}, {}, true);

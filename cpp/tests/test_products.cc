@@ -136,10 +136,10 @@ static void float_products(const accel_cpu::KernelTable& table, bool nk) {
   });
 }
 
-TEST(float_products_follow_lane16) {
+TEST(p26_16_float_products_follow_lane16) {
   for (const auto* t : tables()) float_products(*t, true);
 }
-TEST(float_products_follow_chain) {
+TEST(p26_16_float_products_follow_chain) {
   for (const auto* t : tables()) float_products(*t, false);
 }
 
@@ -225,7 +225,7 @@ TEST(int4_products_with_biases_equal_the_product_over_dequantised_weights) {
 }
 
 // Low nibble first: only the code that a one-hot row selects is seen.
-TEST(int4_codes_stand_low_nibble_first) {
+TEST(p26_16_int4_codes_stand_low_nibble_first) {
   for (const auto* t : tables()) {
     const Guarded codes(16 * 4), scale(4), zero(4), a(128 * 4), out(4);
     for (int i = 0; i < 16; ++i) codes.as<uint32_t>()[i] = i == 3 ? 0x76543210u : 0;

@@ -129,7 +129,7 @@ TEST(test_queues_are_ordered_by_after_alone) {
   CHECK_EQ(value, 12);
 }
 
-TEST(test_failed_fence_in_after_fails_the_submission_and_nothing_runs) {
+TEST(p26_34_failed_fence_in_after_fails_the_submission_and_nothing_runs) {
   const DevicePtr d = fake::open_threads(1);
   const QueuePtr q = d->new_queue("q");
   std::atomic<bool> ran{false};

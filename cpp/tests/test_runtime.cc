@@ -128,7 +128,7 @@ TEST(test_buffers_are_zeroed_aligned_and_counted) {
   d->close();
 }
 
-TEST(test_too_large_and_out_of_memory_differ_and_carry_numbers) {
+TEST(p26_03_too_large_and_out_of_memory_differ_and_carry_numbers) {
   const DevicePtr d = fake::open_threads(1);
   const int64_t limit = d->limits().max_bytes;
   for (const int64_t count : {limit / 4 + 1, INT64_MAX}) {
@@ -408,7 +408,7 @@ TEST(test_what_is_no_longer_bound_is_no_longer_held) {
 // -----------------------------------------------------------------------------------------------
 // in flight
 
-TEST(test_second_submit_in_flight_is_refused_and_changes_nothing) {
+TEST(p26_04_second_submit_in_flight_is_refused_and_changes_nothing) {
   Set s(add_plan(8, 2, true));
   fake::ClosedGate gate;
   const auto bound = s.bind(5);
@@ -527,7 +527,7 @@ TEST(test_lost_device_fails_the_fence_and_keeps_the_plan_closable) {
 // ------------------------------------------------------------------------------------------------
 // closing
 
-TEST(test_plan_close_waits_and_runtime_counts_open_plans) {
+TEST(p26_25_plan_close_waits_and_runtime_counts_open_plans) {
   Set s(add_plan(8, 2, true));
   const PlanPtr second = Plan::compile_data(s.rt, add_plan(8, 2));
   CHECK_THROWS(s.rt->close(), Error, "runtime has 2 open plans and must have none");

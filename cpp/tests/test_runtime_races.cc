@@ -41,7 +41,7 @@ void operator delete[](void* p, size_t) noexcept {
 }
 #endif
 
-TEST(test_racing_submits_give_correct_results_or_clean_refusals) {
+TEST(p26_04_racing_submits_give_correct_results_or_clean_refusals) {
   const DevicePtr d = fake::open_threads(2);
   const RuntimePtr rt = Runtime::create(d);
   const PlanPtr plan = Plan::compile_data(rt, add_plan(64, 4));
@@ -70,7 +70,7 @@ TEST(test_racing_submits_give_correct_results_or_clean_refusals) {
   CHECK_EQ(good.load() + refused.load(), 900);
 }
 
-TEST(test_two_queues_share_the_threads_and_give_the_bits_of_one) {
+TEST(p26_34_two_queues_share_the_threads_and_give_the_bits_of_one) {
   const DevicePtr d = fake::open_threads(2);
   const RuntimePtr rt = Runtime::create(d);
   std::atomic<int> wrong{0};
@@ -136,7 +136,7 @@ TEST(test_close_of_plan_buffer_and_runtime_races_submits) {
   }
 }
 
-TEST(test_compile_races_close_of_the_runtime) {
+TEST(p26_25_compile_races_close_of_the_runtime) {
   for (int round = 0; round < 50; ++round) {
     const DevicePtr d = fake::open_threads(1);
     const RuntimePtr rt = Runtime::create(d);

@@ -136,7 +136,7 @@ def told_apart(rows: np.ndarray) -> None:
 
 
 @BLOCKS
-def test_paged_equals_contiguous(make, block, rng):
+def test_p26_18_paged_equals_contiguous(make, block, rng):
     s = make()
     whole = s.prefill(0, 0, 290)
     told_apart(whole)
@@ -150,7 +150,7 @@ def test_paged_equals_contiguous(make, block, rng):
 
 
 @BLOCKS
-def test_batched_equals_each_alone(make, block, rng):
+def test_p26_18_batched_equals_each_alone(make, block, rng):
     s = make()
     parts = [(1, 130), (0, 290), (2, 0), (0, 128), (2, 17), (1, 1)]
     out = s.batched(parts, block, rng)
@@ -164,7 +164,7 @@ def test_batched_equals_each_alone(make, block, rng):
 
 
 @BLOCKS
-def test_ragged_equals_prefill_and_batched(make, block, rng):
+def test_p26_18_ragged_equals_prefill_and_batched(make, block, rng):
     s = make()
     parts = [(0, 290, 40), (2, 17, 0), (1, 140, 1), (2, 16, 16), (1, 129, 129)]
     out = s.ragged(parts, block, rng, pad=5)
@@ -181,7 +181,7 @@ def test_ragged_equals_prefill_and_batched(make, block, rng):
     equal_bits(s.ragged([(*p, 1) for p in ones], block, rng), s.batched(ones, block, rng), "ones")
 
 
-def test_chunks_and_single_tokens_equal_the_whole(make, rng):
+def test_p26_18_chunks_and_single_tokens_equal_the_whole(make, rng):
     s = make()
     whole = s.prefill(0, 0, 290)
     for at in (0, 1, 69, 70, 127, 128, 255, 289):
@@ -218,7 +218,7 @@ def test_no_row_depends_on_another(make, rng):
     assert np.isnan(after[15:]).all()
 
 
-def test_bad_pages_hold_nothing(make, rng):
+def test_p26_18_bad_pages_hold_nothing(make, rng):
     """Equal to a call in which the positions of the bad pages were never there: one page a block
     of 128 positions, so what is left keeps its place in its block."""
     s = make((384,))
@@ -315,7 +315,7 @@ def test_a_batched_step_over_pages_gives_each_sequence_its_own_bits(isa, dtype, 
 
 
 @DTYPES
-def test_options_that_change_nothing(isa, dtype, rng):
+def test_p26_31_options_that_change_nothing(isa, dtype, rng):
     """A window of all positions, and sinks of no weight, leave the bits; none is the default."""
     s = Sequences(isa, rng, dtype, (200,))
     plain, kernels = s.prefill(0, 0, 200), None
@@ -350,7 +350,7 @@ def test_a_row_without_positions_stays_zero_with_sinks(isa, dtype, rng):
     assert out[:4].any(axis=(1, 2)).all() and not out[4:].any()
 
 
-def test_narrow_operands_are_rounded_first(isa, rng):
+def test_p26_41_narrow_operands_are_rounded_first(isa, rng):
     s = Sequences(isa, rng, np.float16, (200,))
     plain = s.prefill(0, 0, 200)
     s.options = {"operands": "f16"}

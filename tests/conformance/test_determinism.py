@@ -105,7 +105,7 @@ def run_rows(runtime, op, x, seed=5) -> np.ndarray:
 
 
 @pytest.mark.parametrize("name", ROW_OPERATORS)
-def test_a_row_alone_equals_the_row_in_any_batch(name, isa, rng):
+def test_p26_29_a_row_alone_equals_the_row_in_any_batch(name, isa, rng):
     runtime, op = open_runtime(isa), ROW_OPERATORS[name]
     x = rng.standard_normal((ROWS, K)).astype(np.float32)
     alone = [run_rows(runtime, op, x[i : i + 1])[0] for i in range(ROWS)]
@@ -119,7 +119,7 @@ def test_a_row_alone_equals_the_row_in_any_batch(name, isa, rng):
 
 
 @pytest.mark.parametrize("name", ROW_OPERATORS)
-def test_the_number_of_threads_changes_nothing(name, isa, rng):
+def test_p26_29_the_number_of_threads_changes_nothing(name, isa, rng):
     x = rng.standard_normal((301, K)).astype(np.float32)
     one = run_rows(open_runtime(isa, 1), ROW_OPERATORS[name], x)
     for threads in (2, 3):
@@ -206,7 +206,7 @@ def test_quant_matmul_equals_matmul_over_the_dequantized_weight(order, isa, rng)
 
 @pytest.mark.parametrize("order", ["kn", "nk"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
-def test_linear_equals_matmul_plus_add(order, dtype, isa, rng):
+def test_p26_29_linear_equals_matmul_plus_add(order, dtype, isa, rng):
     runtime = open_runtime(isa)
     x, b = rng.standard_normal((6, 50)).astype(dtype), rng.standard_normal(21).astype(np.float32)
     w = rng.standard_normal((21, 50) if order == "nk" else (50, 21)).astype(dtype)
@@ -222,7 +222,7 @@ def test_linear_equals_matmul_plus_add(order, dtype, isa, rng):
 
 
 @pytest.mark.parametrize("wide", [np.float16, "bf16"])
-def test_f16_and_f32_activations_of_equal_value_give_equal_bits(wide, isa, rng):
+def test_p26_16_f16_and_f32_activations_of_equal_value_give_equal_bits(wide, isa, rng):
     runtime = open_runtime(isa)
     x = rng.standard_normal((6, 50)).astype(np.float16)
     w = rng.standard_normal((21, 50)).astype(NUMPY["bf16"] if wide == "bf16" else wide)
@@ -254,7 +254,7 @@ def attend(runtime, q, k, v, length, base=None):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
-def test_attention_forms_chunks_and_capacity_give_equal_bits(dtype, isa, rng):
+def test_p26_18_attention_forms_chunks_and_capacity_give_equal_bits(dtype, isa, rng):
     runtime, s = open_runtime(isa), 140
     q = rng.standard_normal((s, 4, 16)).astype(np.float32)
     k, v = (rng.standard_normal((s, 2, 16)).astype(dtype) for _ in range(2))
@@ -332,7 +332,7 @@ def same_step(a: Sequence, b: Sequence, what: str) -> None:
     equal_bytes(x, y, what)
 
 
-def test_a_prefill_cut_any_way_gives_the_bits_of_the_whole(model, isa):
+def test_p26_29_a_prefill_cut_any_way_gives_the_bits_of_the_whole(model, isa):
     whole = Sequence(isa, *model).feed(IDS)
     for cuts in ([1] * 12, [1, 4, 7], [11, 1], [5, 7]):
         parts, at = Sequence(isa, *model), 0
@@ -349,7 +349,7 @@ def test_token_by_token_decode_gives_the_bits_of_the_prefill(model, isa):
     same_step(steps, whole, "decode")
 
 
-def test_buckets_and_padding_change_nothing(model, isa):
+def test_p26_29_buckets_and_padding_change_nothing(model, isa):
     whole = Sequence(isa, *model).feed(IDS)
     padded = Sequence(isa, *model).feed(IDS[:5], bucket=8).feed(IDS[5:], bucket=16)
     same_step(padded, whole, "buckets")
@@ -361,7 +361,7 @@ def test_threads_change_nothing_in_a_step(model, isa):
     )
 
 
-def test_instruction_sets_of_one_level_give_equal_steps(model):
+def test_p26_38_instruction_sets_of_one_level_give_equal_steps(model):
     steps = [Sequence(isa, *model).feed(IDS) for isa in fma_tables()]
     for other in steps[1:]:
         same_step(other, steps[0], "instruction sets")
@@ -375,7 +375,7 @@ def test_a_wrong_base_is_caught(model, isa):
         same_step(shifted, whole, "mutated")
 
 
-def test_capacity_beyond_the_length_changes_nothing(model, isa):
+def test_p26_29_capacity_beyond_the_length_changes_nothing(model, isa):
     size, weights = model
     small, large = (
         Sequence(isa, dataclasses.replace(size, capacity=c), weights).feed(IDS) for c in (12, 333)
@@ -384,7 +384,7 @@ def test_capacity_beyond_the_length_changes_nothing(model, isa):
     equal_bits(small.result()["k"], large.result()["k"][:, :12], "cache")
 
 
-def test_earlier_submissions_change_nothing(model, isa):
+def test_p26_29_earlier_submissions_change_nothing(model, isa):
     """One plan, other data in between; states are bound afresh each time."""
     size, weights = model
     runtime = open_runtime(isa)
@@ -398,7 +398,7 @@ def test_earlier_submissions_change_nothing(model, isa):
     )
 
 
-def test_the_step_walks_its_orders(model, isa):
+def test_p26_38_the_step_walks_its_orders(model, isa):
     """The whole graph by the oracle's slow walk of each node's registered order, bit for bit."""
     size, weights = model
     runtime = open_runtime(isa)
@@ -407,3 +407,18 @@ def test_the_step_walks_its_orders(model, isa):
     got = run(runtime.device, g, ports=ports)
     for name, (values, _) in oracle(g, level_of(isa), ports).items():
         equal_bits(got[name], values, f"{name} against its orders")
+
+
+@pytest.mark.parametrize("order", ["kn", "nk"])
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+def test_p26_43_narrow_weights_meet_the_whole_f32_activation(dtype, order, isa, rng):
+    """No operand is rounded below its storage width: the product is that of the widened weight."""
+    x = rng.standard_normal((5, K)).astype(np.float32)
+    assert (x.view(np.uint32) & 0xFFFF).any(1).all(), "every row has bits that narrow types lack"
+    w = rng.standard_normal((33, K) if order == "nk" else (K, 33)).astype(NUMPY[dtype])
+    results = []
+    for weight in (w, w.astype(np.float32)):
+        g = Graph(open_runtime(isa))
+        g.output("out", T.matmul(g.port("x", x), g.port("w", weight, "weight"), w_order=order))
+        results.append(run(open_runtime(isa).device, g))
+    equal_bytes(results[0], results[1], f"{dtype} {order}")

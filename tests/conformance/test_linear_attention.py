@@ -77,7 +77,7 @@ FORMS = [
 # ------------------------------------------------------------------ the vector of CONTRACT 16
 
 
-def test_the_worked_example(isa):
+def test_p26_19_the_worked_example(isa):
     runtime, state = open_runtime(isa), np.zeros((1, 1, 1, 2), np.float32)
     half, one = np.array([0.5], np.float32), np.array([1], np.float32)
     k = np.array([[[1, 0]]], np.float32)
@@ -94,7 +94,7 @@ def test_the_worked_example(isa):
 
 @pytest.mark.parametrize("form", FORMS, ids=str)
 @pytest.mark.parametrize("layout", ["token", "head", "column", "key"])
-def test_any_cut_gives_the_bits_of_the_whole(form, layout, isa, rng):
+def test_p26_19_any_cut_gives_the_bits_of_the_whole(form, layout, isa, rng):
     if layout == "key" and not form["decay_first"] and form["rule"] == "delta":
         form = {"decay_first": True, "rule": "delta"}
     runtime, t = open_runtime(isa), 12
@@ -132,7 +132,7 @@ def test_sequences_side_by_side_give_the_bits_of_each_alone(isa, rng):
         assert not got[begin:].any() and not np.signbit(got[begin:]).any()
 
 
-def test_other_sequences_and_padding_may_be_nan(isa, rng):
+def test_p26_19_other_sequences_and_padding_may_be_nan(isa, rng):
     runtime = open_runtime(isa)
     data = tokens(rng, 9)
     state = rng.standard_normal((3, H, DV, DK)).astype(np.float32)
@@ -150,7 +150,7 @@ def test_other_sequences_and_padding_may_be_nan(isa, rng):
 
 
 @pytest.mark.parametrize("form", FORMS, ids=str)
-def test_alpha_one_and_beta_zero_leave_the_state_as_it_is(form, isa, rng):
+def test_p26_19_alpha_one_and_beta_zero_leave_the_state_as_it_is(form, isa, rng):
     runtime, t = open_runtime(isa), 5
     state = rng.standard_normal((1, H, DV, DK)).astype(np.float32)
     state.flat[::3], state.flat[1::7] = -0.0, 1e-45
@@ -163,7 +163,7 @@ def test_alpha_one_and_beta_zero_leave_the_state_as_it_is(form, isa, rng):
     assert np.isfinite(out).all()
 
 
-def test_a_slot_of_nan_that_is_zeroed_is_a_fresh_slot(isa, rng):
+def test_p26_19_a_slot_of_nan_that_is_zeroed_is_a_fresh_slot(isa, rng):
     runtime, t = open_runtime(isa), 7
     data = tokens(rng, t)
     fresh = np.zeros((2, H, DV, DK), np.float32)
@@ -181,7 +181,7 @@ def test_a_slot_of_nan_that_is_zeroed_is_a_fresh_slot(isa, rng):
 
 
 @pytest.mark.parametrize("form", FORMS, ids=str)
-def test_every_layout_of_equal_gates_gives_equal_bits(form, isa, rng):
+def test_p26_49_every_layout_of_equal_gates_gives_equal_bits(form, isa, rng):
     runtime, t = open_runtime(isa), 6
     q, k, v, alpha, beta = tokens(rng, t, "token")
     state = rng.standard_normal((1, H, DV, DK)).astype(np.float32)
@@ -196,7 +196,7 @@ def test_every_layout_of_equal_gates_gives_equal_bits(form, isa, rng):
         equal_bits(after, want_state, f"state with alpha {a.shape}")
 
 
-def test_without_u_the_two_forms_coincide(isa, rng):
+def test_p26_49_without_u_the_two_forms_coincide(isa, rng):
     runtime, t = open_runtime(isa), 6
     data = tokens(rng, t)
     state = rng.standard_normal((1, H, DV, DK)).astype(np.float32)

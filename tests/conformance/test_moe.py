@@ -70,7 +70,7 @@ def by_expert(runtime, whole, x, counts, order, bias=None):
 @pytest.mark.parametrize("order", ["kn", "nk"])
 @pytest.mark.parametrize("kind", ["f32", "f16", "bf16", "int8", "int432", "int464", "int4128"])
 @pytest.mark.parametrize("k", [128, 37])  # whole groups a row, and groups across rows and experts
-def test_grouped_is_matmul_over_each_expert_s_rows(op, order, kind, k, isa, rng):
+def test_p26_17_grouped_is_matmul_over_each_expert_s_rows(op, order, kind, k, isa, rng):
     runtime, n, counts = open_runtime(isa), 21, (3, 0, 1, 14, 2)
     shape = (5, n, k) if order == "nk" else (5, k, n)
     x = rng.standard_normal((23, k)).astype(np.float32)
@@ -88,7 +88,7 @@ def test_grouped_is_matmul_over_each_expert_s_rows(op, order, kind, k, isa, rng)
     "counts",
     [(0, 0, 0), (30, 0, 0), (0, 0, 30), (10, 10, 10), (1, 2**32 - 1, 5), (2**32 - 1, 2**32 - 1, 1)],
 )
-def test_counts_of_every_kind(counts, order, isa, rng):
+def test_p26_17_counts_of_every_kind(counts, order, isa, rng):
     """Zero counts, one expert, counts beyond the rows: both operators as matmul."""
     runtime, k, n = open_runtime(isa), 33, 40
     shape = (3, n, k) if order == "nk" else (3, k, n)
@@ -106,7 +106,7 @@ def test_counts_of_every_kind(counts, order, isa, rng):
 
 @pytest.mark.parametrize("op", OPERATORS)
 @pytest.mark.parametrize("order", ["kn", "nk"])
-def test_a_row_depends_on_nothing_but_itself_and_its_expert(op, order, isa, rng):
+def test_p26_17_a_row_depends_on_nothing_but_itself_and_its_expert(op, order, isa, rng):
     """Other rows, padding and the weights of other experts may be NaN."""
     runtime, k, n = open_runtime(isa), 48, 35
     shape = (3, n, k) if order == "nk" else (3, k, n)
@@ -131,7 +131,7 @@ def test_a_row_of_the_wrong_expert_is_caught(isa, rng):
         equal_bits(moved, want, "mutated")
 
 
-def test_declared_bundles_of_rank_3_serve_grouped_products(isa, rng):
+def test_p26_46_declared_bundles_of_rank_3_serve_grouped_products(isa, rng):
     """b.int4 and b.quantized declare the ports that the operators want."""
     runtime = open_runtime(isa)
     b = runtime.new_builder("bundles")

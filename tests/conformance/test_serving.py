@@ -41,7 +41,7 @@ def weights():
     return tiny.weights_of(SIZE, np.random.default_rng(3))
 
 
-def test_200_requests_equal_their_solo_runs(weights, isa):
+def test_p26_29_200_requests_equal_their_solo_runs(weights, isa):
     rng = np.random.default_rng(11)
     served = requests(rng, 200)
     # Too few blocks for all that are active: the pool is exhausted and recovers many times.

@@ -78,7 +78,7 @@ def test_the_seed_itself_is_read(tmp_path):
     assert read_all(path)
 
 
-def test_mutants_are_read_or_refused(tmp_path):
+def test_p26_45_mutants_are_read_or_refused(tmp_path):
     run(tmp_path, read_all, seed_file(), range(FAST))
 
 
@@ -96,7 +96,7 @@ def test_many_more_models(tmp_path, rng):
     run(tmp_path, read_model, tiny_model(tmp_path, rng), range(FAST, ALL // 4))
 
 
-def test_every_truncation_is_refused(tmp_path):
+def test_p26_45_every_truncation_is_refused(tmp_path):
     data, path = seed_file(), tmp_path / "short.gguf"
     last = len(data) - 32 + 14  # the padding behind the last tensor may be missing
     for n in range(last):

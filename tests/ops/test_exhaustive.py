@@ -32,7 +32,7 @@ UNARY = {
 
 
 @pytest.mark.parametrize("name", UNARY)
-def test_unary_operators_of_every_f16(name, isa):
+def test_p26_14_unary_operators_of_every_f16(name, isa):
     g, got = run_unary(isa, ALL_16.view(np.float16), UNARY[name])
     values, budget = oracle(g)["out"]
     within(got, values, budget, f"{name} of f16")
@@ -45,7 +45,7 @@ def test_unary_operators_of_every_f16(name, isa):
 
 
 @pytest.mark.parametrize("dtype", ["f16", "bf16"])
-def test_every_16_bit_value_widens_exactly(dtype, isa):
+def test_p26_14_every_16_bit_value_widens_exactly(dtype, isa):
     array = ALL_16.view(NUMPY[dtype])
     _, got = run_unary(isa, array, lambda x: T.cast(x, accel.F32))
     with np.errstate(invalid="ignore"):
@@ -58,7 +58,7 @@ def test_f32_to_f16_over_every_exponent(isa):
 
 
 @pytest.mark.slow
-def test_f32_to_f16_over_every_exponent_and_2_16_fractions(isa):
+def test_p26_14_f32_to_f16_over_every_exponent_and_2_16_fractions(isa):
     check_narrowing(isa, np.arange(0, 1 << 23, 1 << 7, dtype=np.uint32))
 
 
@@ -73,7 +73,7 @@ def check_narrowing(isa, fractions):
         assert (got.view(np.uint16)[np.isnan(array)] == 0x7E00).all(), "NaN becomes 0x7e00"
 
 
-def test_every_halfway_value_of_f16_goes_to_even(isa):
+def test_p26_14_every_halfway_value_of_f16_goes_to_even(isa):
     low = np.arange(0x7BFF, dtype=np.uint16)
     middle = ((low.view(np.float16).astype(np.float64) + (low + 1).view(np.float16)) / 2).astype(
         np.float32

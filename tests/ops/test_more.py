@@ -111,3 +111,44 @@ def test_one_tensor_twice(isa, x):
     g.output("out", T.concat(t, T.transpose(T.reshape(t, [6, 4]), 0, 1), t, axis=1))
     want = np.concatenate([x, x.reshape(6, 4).T, x], 1)
     equal_bits(run(open_runtime(isa).device, g)["out"], want, "twice")
+
+
+# ------------------------------------------------------------------ ends of ranges
+
+
+def one(isa, build, x: np.ndarray) -> np.ndarray:
+    g = Graph(open_runtime(isa))
+    g.output("out", build(g.port("x", x), g))
+    return run(open_runtime(isa).device, g)["out"]
+
+
+def test_p26_48_clamp_at_its_ends(isa):
+    inf, nan = np.inf, np.nan
+    x = np.array([nan, 0.0, -0.0, inf, -inf, 2, -2, 1, -1], np.float32)
+    got = one(isa, lambda t, g: T.clamp(t, low=-1.0, high=1.0), x)
+    equal_bits(got, np.array([nan, 0.0, -0.0, 1, -1, 1, -1, 1, -1], np.float32), "both ends")
+    got = one(isa, lambda t, g: T.clamp(t, low=-inf, high=inf), x)
+    equal_bits(got, x, "no ends")
+    # Neither zero is below or above the other.
+    got = one(isa, lambda t, g: T.clamp(t, low=0.0, high=0.0), np.array([0.0, -0.0], np.float32))
+    equal_bits(got, np.array([0.0, -0.0], np.float32), "zeros")
+
+
+def test_p26_48_log_softmax_at_88_and_beyond(isa):
+    x = np.array([[88, -88, 0], [1e4, 0, -1e4], [-200, -300, -200]], np.float32)
+    got = one(isa, lambda t, g: T.log_softmax(t), x).astype(np.float64)
+    wide = x.astype(np.float64)
+    top = wide.max(1, keepdims=True)
+    want = wide - top - np.log(np.exp(wide - top).sum(1, keepdims=True))
+    np.testing.assert_allclose(got, want, rtol=2e-7, atol=2.0**-149)
+
+
+def test_p26_48_rms_norm_of_f16_is_that_of_f32_rounded_once(isa, rng):
+    x = rng.standard_normal((9, 70)).astype(np.float16)
+    gain = rng.random(70).astype(np.float32)
+
+    def norm(t, g):
+        return T.rms_norm(t, g.port("gain", gain), eps=1e-5)
+
+    want = one(isa, norm, x.astype(np.float32)).astype(np.float16)
+    equal_bits(one(isa, norm, x), want, "f16")

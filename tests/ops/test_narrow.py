@@ -83,7 +83,7 @@ def activations(rng, m, k, group):
 
 
 @pytest.mark.parametrize("m", [6, 1])
-def test_int8_blocks_are_the_formula_bit_for_bit(m, isa, rng):
+def test_p26_40_int8_blocks_are_the_formula_bit_for_bit(m, isa, rng):
     n, k = 21, 96
     x = activations(rng, 6, k, 32)
     q = rng.integers(-128, 128, (n, k)).astype(np.int8)
@@ -102,7 +102,7 @@ def test_int8_blocks_are_the_formula_bit_for_bit(m, isa, rng):
 
 @pytest.mark.parametrize("kind", ["zeros", "biases"])
 @pytest.mark.parametrize("group", [32, 64, 128])
-def test_int4_groups_are_the_formula_bit_for_bit(kind, group, isa, rng):
+def test_p26_40_int4_groups_are_the_formula_bit_for_bit(kind, group, isa, rng):
     n, k = 19, 3 * group
     x = activations(rng, 6, k, group)
     planes = int4_planes(rng, n, k, group, kind)
@@ -182,7 +182,7 @@ def narrow_cases(rng):
 
 
 @pytest.mark.parametrize("to", TYPES)
-def test_it_is_the_product_of_the_rounded_row(to, isa, rng):
+def test_p26_41_it_is_the_product_of_the_rounded_row(to, isa, rng):
     for build, shape in narrow_cases(rng):
         x = (rng.standard_normal(shape) * rng.choice([1e-7, 1, 300], shape)).astype(F32)
         rounded = x.astype(TYPES[to]).astype(F32)
@@ -198,7 +198,7 @@ def test_it_is_the_product_of_the_rounded_row(to, isa, rng):
 
 
 @pytest.mark.parametrize(("to", "large"), [("f16", 65520.0), ("bf16", 3.4e38)])
-def test_what_leaves_the_type_overflows_as_in_cast(to, large, isa, rng):
+def test_p26_41_what_leaves_the_type_overflows_as_in_cast(to, large, isa, rng):
     for build, shape in narrow_cases(rng):
         x = np.zeros(shape, F32)
         x.reshape(-1, shape[-1])[0, 5] = large

@@ -32,7 +32,9 @@ POSITIONS = np.array([0, 1, 5, 4095, 70000, 2**31], np.uint32)
 @pytest.mark.parametrize("pairing", ["adjacent", "halves"])
 @pytest.mark.parametrize("rotary_dim", [2, 16, 32])
 @pytest.mark.parametrize("base", [10000.0, 1e6, 500.5])
-def test_a_table_of_frequencies_gives_the_bits_of_the_base(pairing, rotary_dim, base, isa, x):
+def test_p26_15_a_table_of_frequencies_gives_the_bits_of_the_base(
+    pairing, rotary_dim, base, isa, x
+):
     k = np.arange(rotary_dim // 2, dtype=np.float64)
     table = np.exp(-2 * k / rotary_dim * np.log(np.float64(np.float32(base)))).astype(np.float32)
 
@@ -57,7 +59,7 @@ def test_a_table_of_frequencies_gives_the_bits_of_the_base(pairing, rotary_dim, 
     same(open_runtime(isa), by_base, by_table, "frequencies")
 
 
-def test_positions_of_tokens_equal_expanded_positions(isa, x):
+def test_p26_47_positions_of_tokens_equal_expanded_positions(isa, x):
     def rope(positions):
         return lambda g: T.rope(
             g.port("x", x), g.port("p", positions), rotary_dim=32, base_name=g.scalar("base", 1e4)
@@ -66,7 +68,7 @@ def test_positions_of_tokens_equal_expanded_positions(isa, x):
     same(open_runtime(isa), rope(POSITIONS), rope(np.repeat(POSITIONS, 3)), "positions")
 
 
-def test_defaults_are_what_the_signature_says(isa, x):
+def test_p26_31_defaults_are_what_the_signature_says(isa, x):
     runtime = open_runtime(isa)
     flat = x.reshape(18, 32)
     weight = np.resize(x, (32, 9))

@@ -42,7 +42,7 @@ def test_attention_equals_masked_softmax(dtype, isa, rng):
 
 
 @pytest.mark.parametrize("pairing", ["adjacent", "halves"])
-def test_rope_is_a_complex_product(pairing, isa, rng):
+def test_p26_15_rope_is_a_complex_product(pairing, isa, rng):
     x = rng.standard_normal((50, 40)).astype(np.float32)
     positions = rng.integers(0, 5000, 50).astype(np.uint32)
     g = Graph(open_runtime(isa))

@@ -55,7 +55,7 @@ def outside_agrees(case, point, r, want):
 
 
 @pytest.mark.parametrize(("case", "point"), POINTS, ids=IDS)
-def test_row(case, point, isa):
+def test_p26_28_row(case, point, isa):
     r = record(open_runtime(isa), case.op, point, generator(case, point))
     got = run(open_runtime(isa).device, r)
     want = oracle(r)
@@ -69,7 +69,7 @@ def test_row(case, point, isa):
 
 
 @pytest.mark.parametrize(("case", "point"), POINTS, ids=IDS)
-def test_tables_and_threads_give_equal_bits(case, point):
+def test_p26_38_tables_and_threads_give_equal_bits(case, point):
     results = []
     for isa in fma_tables():
         for threads in (1, 2):
@@ -151,12 +151,12 @@ def test_an_error_beyond_its_budget_fails():
         within(np.array([np.nan, 2.0]), want, budget, "bad")
 
 
-def test_an_equal_result_is_trivial():
+def test_p26_30_an_equal_result_is_trivial():
     with pytest.raises(AssertionError):
         assert_not_trivial({"out0": np.zeros(4)}, "zeros")
 
 
-def test_a_planted_mutation_is_seen():
+def test_p26_30_a_planted_mutation_is_seen():
     """One element of x is moved: the same judge must refuse the result."""
     case = next(c for c in CASES if c.op == "rms_norm")
     point = case.points[4]
@@ -176,7 +176,7 @@ def test_a_planted_mutation_is_seen():
 ORDERS = {"exact", "lane16", "lane128", "chain", "block256", "attention_block128", "int8_group"}
 
 
-def test_every_order_has_its_definition():
+def test_p26_38_every_order_has_its_definition():
     spec = (Path(__file__).parents[2] / "specs" / "007-oracle-and-bounds.md").read_text()
     used = {k["order"] for op in _core._ops() for k in op["kernels"]}
     assert used <= ORDERS

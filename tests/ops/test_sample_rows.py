@@ -139,7 +139,7 @@ def drawn_by_sum(w, draws):
     return np.where(above.any(1), above.argmax(1), w.shape[1] - 1)
 
 
-def test_a_hundred_thousand_rows_keep_what_a_sort_keeps(isa, rng):
+def test_p26_50_a_hundred_thousand_rows_keep_what_a_sort_keeps(isa, rng):
     """The first and the last kept token by the draws 0 and 0.99999994, a random one between."""
     rows, vocab = 100_000, 29
     x = (rng.standard_normal((rows, vocab)) * rng.choice([0.3, 1, 4], (rows, 1))).astype(F32)
@@ -307,7 +307,7 @@ def test_counts_are_rebuilt_for_every_row_each_step(isa, rng):
 # ------------------------------------------------------------------ equal bits
 
 
-def test_a_row_is_what_sample_gives_with_its_policy(isa, rng):
+def test_p26_50_a_row_is_what_sample_gives_with_its_policy(isa, rng):
     vocab = 300
     policies = [
         T.SamplingOptions(temperature=0.7, top_k=40, top_p=0.9, exact=True),
@@ -350,7 +350,7 @@ def test_a_row_is_what_sample_gives_with_its_policy(isa, rng):
     assert together.tolist() == alone and len(set(alone)) > 3
 
 
-def test_permuted_grown_and_shrunk_batches_reproduce_solo_runs(isa, rng):
+def test_p26_21_permuted_grown_and_shrunk_batches_reproduce_solo_runs(isa, rng):
     rows, vocab = 8, 211
     x = (rng.standard_normal((rows, vocab)) * 2).astype(F32)
     fields = random_fields(rng, rows, vocab)
@@ -365,7 +365,7 @@ def test_permuted_grown_and_shrunk_batches_reproduce_solo_runs(isa, rng):
         assert batch(index).tolist() == solo[index].tolist()
 
 
-def test_a_flat_history_filled_by_scatter_rows_is_one_filled_by_the_host(isa, rng):
+def test_p26_50_a_flat_history_filled_by_scatter_rows_is_one_filled_by_the_host(isa, rng):
     """Every step scatters the last tokens on the device; the host writes the same ones by hand."""
     rows, vocab, entries, steps = 3, 25, 6, 8
     runtime = open_runtime(isa)

@@ -26,13 +26,13 @@ F32 = np.float32
 
 
 @pytest.mark.parametrize("seed", NUMERATORS)
-def test_stream_vectors(seed):
+def test_p26_21_stream_vectors(seed):
     draws = [T.Stream(seed).draw(step) for step in (0, 1, 2, 1000)]
     assert [d * 2**24 for d in draws] == NUMERATORS[seed]
 
 
 @pytest.mark.parametrize("key", DERIVED)
-def test_derive_vectors(key):
+def test_p26_21_derive_vectors(key):
     assert T.derive(*key).seed == DERIVED[key]
 
 
@@ -44,7 +44,7 @@ def test_draws_stay_below_one_and_differ():
     )  # five standard deviations of the mean
 
 
-def test_sample_categorical_vector(isa):
+def test_p26_50_sample_categorical_vector(isa):
     weights = np.array([[T.Stream(7).draw(i) for i in range(1000)]] * 3, F32)
     draws = np.array([0.25, T.Stream(42).draw(3596), 0.99999994], F32)
     assert draws[1] == F32(13377292 / 2**24)
@@ -71,7 +71,7 @@ def running_sums(weights):
 
 
 @pytest.mark.parametrize("width", [255, 256, 257, 1500])
-def test_draws_at_the_edges_of_running_sums(width, isa, rng):
+def test_p26_20_draws_at_the_edges_of_running_sums(width, isa, rng):
     """Where a target meets a running sum, one bit of the sum decides."""
     weights = rng.random(width).astype(F32)
     sums, total = running_sums(weights)
@@ -83,7 +83,7 @@ def test_draws_at_the_edges_of_running_sums(width, isa, rng):
     assert categorical(isa, np.tile(weights, (1200, 1)), draws).tolist() == want
 
 
-def test_no_zero_weight_is_drawn_and_other_rows_change_nothing(isa, rng):
+def test_p26_50_no_zero_weight_is_drawn_and_other_rows_change_nothing(isa, rng):
     weights = np.where(rng.random((40, 777)) < 0.8, 0, rng.random((40, 777))).astype(F32)
     weights[:, 5] = 0.5
     draws = rng.random(40).astype(F32)
@@ -152,7 +152,7 @@ def rows_for_masks(rng):
 
 
 @pytest.mark.parametrize("k", [1, 2, 127, 128, 129, 499, 500])
-def test_top_k_mask_equals_a_sort(k, isa, rng):
+def test_p26_20_top_k_mask_equals_a_sort(k, isa, rng):
     runtime, x = open_runtime(isa), rows_for_masks(rng)
     g = Graph(runtime)
     g.output("out", T.top_k_mask(g.port("x", x), k, exact=k > 128))
@@ -162,7 +162,7 @@ def test_top_k_mask_equals_a_sort(k, isa, rng):
 
 @pytest.mark.parametrize("exact", [False, True])
 @pytest.mark.parametrize("p", [1e-7, 0.05, 0.3, 0.9, 0.999, 1.0])
-def test_top_p_mask_equals_a_sort(p, exact, isa, rng):
+def test_p26_20_top_p_mask_equals_a_sort(p, exact, isa, rng):
     runtime, x = open_runtime(isa), rows_for_masks(rng)
     g = Graph(runtime)
     g.output("out", T.top_p_mask(g.port("x", x), p, exact=exact))
@@ -243,7 +243,7 @@ def test_penalties_follow_their_formula(rep, pres, freq, isa, rng):
 
 
 @pytest.mark.parametrize(("rep", "pres", "freq"), [(1.3, 0.1, 0.7), (0, 0.3, 0.1), (0.7, 0, 0)])
-def test_penalised_values_have_the_bits_of_the_formula(rep, pres, freq, isa, rng):
+def test_p26_20_penalised_values_have_the_bits_of_the_formula(rep, pres, freq, isa, rng):
     """The penalised token 3 meets an unpenalised rival of equal value: the lower index wins, and
     loses against the next f32 above. So a value that is off by one bit either way is seen."""
     options = T.SamplingOptions(repetition=rep, presence=pres, frequency=freq)
@@ -261,7 +261,7 @@ def test_penalised_values_have_the_bits_of_the_formula(rep, pres, freq, isa, rng
             assert run(device, g, plan, {"logits": logits})["out"].tolist() == [winner], logit
 
 
-def test_a_row_draws_the_same_token_in_any_batch(isa, rng):
+def test_p26_21_a_row_draws_the_same_token_in_any_batch(isa, rng):
     logits = (rng.standard_normal((6, 200)) * 2).astype(F32)
     options = T.SamplingOptions(temperature=0.9, top_k=50, top_p=0.95)
     streams = [T.derive(9, i) for i in range(6)]
@@ -276,7 +276,7 @@ def test_a_row_draws_the_same_token_in_any_batch(isa, rng):
         assert alone["out"].tolist() == [int(together["out"][i])]
 
 
-def test_scalars_are_rewritten_at_each_submission(isa, rng):
+def test_p26_23_scalars_are_rewritten_at_each_submission(isa, rng):
     logits = rng.standard_normal((1, 30)).astype(F32)
     runtime = open_runtime(isa)
     g = Graph(runtime)

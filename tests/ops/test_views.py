@@ -50,7 +50,7 @@ def is_contiguous(a: np.ndarray, root: np.ndarray) -> bool:
 
 @pytest.mark.parametrize("dtype", list(NUMPY))
 @pytest.mark.parametrize("rank", range(1, 9))
-def test_composed_views_equal_the_reference_walk(dtype, rank, isa, rng):
+def test_p26_13_composed_views_equal_the_reference_walk(dtype, rank, isa, rng):
     runtime = open_runtime(isa)
     for attempt in range(6):
         g = Graph(runtime)

@@ -76,7 +76,7 @@ def test_kernel_objects_export_one_table():
         assert len(exported) == 1, f"{isa}: {exported}"
 
 
-def test_kernel_objects_hold_nothing_approximate(code):
+def test_p26_39_kernel_objects_hold_nothing_approximate(code):
     for isa, text in code.items():
         assert not APPROXIMATE.findall(text), isa
         assert not CONTROL.findall(text), isa
