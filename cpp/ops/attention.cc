@@ -228,7 +228,16 @@ extern const OpDef def_attention = {
                  "blocks of 128 positions in order, q and weights rounded to f16"}},
     .segments = query_extents,
     .source = "Milakov and Gimelshein, Online normalizer calculation for softmax, 2018",
-    .checks = {{DataRule::at_most, lengths, [](const Call& c) { return c.in[k].shape[0]; }}},
+    .checks = {{DataRule::at_most, lengths, [](const Call& c) { return reach_of(c); }},
+               {.kind = DataRule::pages,
+                .slot = pages,
+                .bound =
+                    [](const Call& c) {
+                      const int64_t of = block_of(c);
+                      return (c.in[k].shape[0] + of - 1) / of;
+                    },
+                .lengths = lengths,
+                .block = [](const Call& c) { return int64_t(block_of(c)); }}},
 };
 
 }  // namespace accel

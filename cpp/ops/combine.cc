@@ -43,6 +43,7 @@ extern const OpDef def_combine = {
     .params = params,
     .kernels = {{Backend::cpu, "combine", always, "exact", "products and sums in order of j"}},
     .exact = true,
+    .checks = {{DataRule::below, inverse, [](const Call& c) { return c.in[y].shape[0]; }}},
 };
 
 }  // namespace accel

@@ -169,11 +169,15 @@ struct DataRule {
     at_most,      // u32: each entry at most the bound
     sum_at_most,  // u32: the sum of the entries at most the bound
     unit,         // f32: each entry in [0, 1)
+    pages,        // u32 [sequences, pages]: as below, of the pages that a length reaches
   } kind;
   int slot;
   int64_t (*bound)(const Call&) = nullptr;  // null for unit
   // Slot of f32 factors, or -1: rows whose factor is not finite and above 0 do not read theirs.
   int factors = -1;
+  // Of pages: the slot of the lengths, one a sequence, and the positions of a page.
+  int lengths = -1;
+  int64_t (*block)(const Call&) = nullptr;
 };
 
 struct OpDef {

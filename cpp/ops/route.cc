@@ -40,6 +40,7 @@ extern const OpDef def_route = {
     .kernels = {{Backend::cpu, "route", always, "exact", "a counting sort"}},
     .exact = true,
     .returns = "tuple[Tensor, Tensor, Tensor]",
+    .checks = {{DataRule::below, 0, [](const Call& c) { return c.attr(experts).i; }}},
 };
 
 }  // namespace accel

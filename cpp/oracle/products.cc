@@ -105,16 +105,6 @@ Block rounded_block(std::span<const double> x) {
   return b;
 }
 
-// A weight as groups see it: scale * code + offset, the offset as f32 and before its rounding.
-struct Int8Weight {
-  int64_t group;
-  bool offsets;
-  std::function<int(int64_t)> code;       // by flat index
-  std::function<double(int64_t)> scale;   // by flat group
-  std::function<double(int64_t)> offset;  // unrounded
-  std::function<double(int64_t)> value;   // by flat index
-};
-
 struct Sums {
   int64_t product = 0, plain = 0;  // of q * code and of q, exact
 };
@@ -169,17 +159,17 @@ void int8_f64(Args& a, size_t at, std::span<const double> x, const std::vector<B
 
 }  // namespace
 
-static void int8_products(Args& a, const Product& p, std::span<const double> x,
-                          const Int8Weight& w) {
-  for (int64_t m = 0; m < p.M; ++m) {
+void int8_products(Args& a, const Product& p, std::span<const double> x, const Int8Weight& w) {
+  for (int64_t m = p.row; m < p.row + p.M; ++m) {
     const auto row = x.subspan(size_t(m * p.K), size_t(p.K));
     std::vector<Block> blocks;
     for (int64_t k = 0; k < p.K; k += w.group)
       blocks.push_back(rounded_block(row.subspan(size_t(k), size_t(w.group))));
     for (int64_t n = 0; n < p.N; ++n) {
       const size_t at = size_t(m * p.N + n);
-      if (a.level == Level::f64) int8_f64(a, at, row, blocks, w, n * p.K);
-      else a.out[0][at] = double(int8_walk(blocks, w, n * p.K, a.level));
+      const int64_t first = p.flat(0, n);
+      if (a.level == Level::f64) int8_f64(a, at, row, blocks, w, first);
+      else a.out[0][at] = double(int8_walk(blocks, w, first, a.level));
     }
   }
 }

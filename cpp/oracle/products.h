@@ -41,12 +41,24 @@ struct Narrow {
   }
 };
 
+// A weight as groups see it: scale * code + offset, the offset as f32 and before its rounding.
+struct Int8Weight {
+  int64_t group;
+  bool offsets;
+  std::function<int(int64_t)> code;       // by flat index
+  std::function<double(int64_t)> scale;   // by flat group
+  std::function<double(int64_t)> offset;  // unrounded
+  std::function<double(int64_t)> value;   // by flat index
+};
+
 // Rows of a.out[0], an empty bias being none: within a budget, and by the registered order.
 void f64_products(Args& a, const Product& p, std::span<const double> x, const WeightAt& weight,
                   std::span<const double> bias, const Narrow& narrow = {});
 void f32_products(Args& a, const Product& p, std::span<const double> x,
                   const std::function<float(int64_t)>& weight, std::span<const double> bias,
                   const Narrow& narrow = {});
+// The same over activations rounded to int8, the weight in nk.
+void int8_products(Args& a, const Product& p, std::span<const double> x, const Int8Weight& w);
 
 struct Int4Planes {
   std::span<const double> codes, scales, offsets;

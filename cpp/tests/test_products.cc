@@ -377,7 +377,8 @@ static Call call_of(const OpDef& def, std::vector<In> in, const char* order = "n
   c.def = &def, c.in = std::move(in);
   Attr a;
   a.set = true, a.s = order;
-  c.attrs = {a};
+  c.attrs.assign(def.attrs.size(), Attr());  // what is left out keeps its default
+  c.attrs[0] = a;
   return c;
 }
 static std::string refusal(const Call& c) {
@@ -475,7 +476,8 @@ TEST(rows_name_kernels_and_orders) {
   for (const Op op : {Op::matmul, Op::linear, Op::quant_matmul, Op::int4_matvec, Op::int4_matmul})
     for (const KernelRow& row : op_def(op).kernels) {
       const bool kn = std::string(row.kernel).find("_kn_") != std::string::npos;
-      CHECK_EQ(std::string(row.order), kn ? "chain" : "lane16");
+      const bool int8 = std::string(row.kernel).find("_int8_") != std::string::npos;
+      CHECK_EQ(std::string(row.order), int8 ? "int8_group" : kn ? "chain" : "lane16");
       for (const auto* t : built_tables()) CHECK(kernel(*t, row.kernel) != nullptr);
     }
 }

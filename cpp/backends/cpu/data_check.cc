@@ -27,6 +27,22 @@ std::optional<Bad> bad_index(const DataRule& rule, const Call& call, const uint3
   return std::nullopt;
 }
 
+// Pages beyond a sequence's length are not read.
+std::optional<Bad> bad_page(const DataRule& rule, const Call& call, const uint32_t* entries,
+                            const uint32_t* lengths) {
+  const int64_t bound = rule.bound(call), block = rule.block(call);
+  const int64_t sequences = call.in[size_t(rule.lengths)].shape.elements();
+  const int64_t pages = call.in[size_t(rule.slot)].shape.elements() / sequences;
+  for (int64_t s = 0; s < sequences; ++s)
+    for (int64_t i = 0; i < pages && i * block < int64_t(lengths[s]); ++i) {
+      const uint32_t v = entries[s * pages + i];
+      if (v == kPadding || v < bound) continue;
+      return Bad{"[" + std::to_string(s) + ", " + std::to_string(i) + "] is " + std::to_string(v),
+                 "below " + std::to_string(bound) + ", or 4294967295 for padding"};
+    }
+  return std::nullopt;
+}
+
 std::optional<Bad> bad_sum(const DataRule& rule, const Call& call, const uint32_t* entries) {
   const int64_t bound = rule.bound(call), n = call.in[size_t(rule.slot)].shape.elements();
   uint64_t sum = 0;
@@ -54,6 +70,9 @@ std::optional<Bad> first_bad(const DataRule& rule, const Call& call, void* const
     case DataRule::below:
     case DataRule::at_most:
       return bad_index(rule, call, static_cast<const uint32_t*>(data));
+    case DataRule::pages:
+      return bad_page(rule, call, static_cast<const uint32_t*>(data),
+                      static_cast<const uint32_t*>(operands[rule.lengths]));
     case DataRule::sum_at_most:
       return bad_sum(rule, call, static_cast<const uint32_t*>(data));
     case DataRule::unit:
