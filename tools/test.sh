@@ -14,7 +14,8 @@ case ${1:-} in
     exec env ACCEL_CPU_ISA="$2" ACCEL_TEST_ISA="$2" $python -m pytest -q -m "not slow and not peers and not rules" "${@:3}" ;;
   --release)
     $build/test_random_graphs 100000 20001
-    exec env ACCEL_FUZZ_PROGRAMS=100000 $python -m pytest -q --timeout 0 tests/fuzz/test_builder_fuzz.py ;;
+    exec env ACCEL_FUZZ_PROGRAMS=100000 ACCEL_FUZZ_MUTANTS=1000000 $python -m pytest -q --timeout 0 \
+      tests/fuzz/test_builder_fuzz.py tests/fuzz/test_headers_fuzz.py ;;
 esac
 tools/build.sh cpp_tests
 .venv/bin/ctest --test-dir $build --output-on-failure -j "${CMAKE_BUILD_PARALLEL_LEVEL:-2}"
