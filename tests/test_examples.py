@@ -10,6 +10,7 @@ EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.py"))
 SAYS = {
     "first_plan.py": ["step 2: y[0, :3]", "matmul_nk_f32_f32", "transient_bytes"],
     "mistakes.py": ["at line 11", "at line 12", "at line 13"],
+    "paged.py": ["pages [[1, 0], [2]]", "blocks left 3"],
     "quantized.py": ["bytes: 73728 of 524288", "largest difference"],
 }
 
