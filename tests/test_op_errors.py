@@ -122,6 +122,16 @@ def test_without_any_builder_the_call_raises(op):
     assert caught.value.line in lines_of(ALONE[op])
 
 
+def test_cast_is_named_where_it_leads_and_nowhere_else(rt):
+    for row in EVERY:
+        if row.error is not accel.DTypeError:
+            continue
+        ports = Ports(rt.new_builder("rows"))
+        row.call(ports)
+        named = "cast(" in ports.b.err().message
+        assert named == any("cast(" in word for word in row.words), str(ports.b.err())
+
+
 def test_every_operator_has_refusals():
     from accel import _core
 

@@ -269,7 +269,7 @@ def wrong_dtype(op: str, name: str, text: str, dtype: str) -> Row:
     words = [f"{name} is {dtype} and must be {must_be(dtypes)}"]
     castable = kind == "tensor" and name not in UNCAST
     if castable and any((dtype, d) in CASTS for d in dtypes):
-        words.append("cast(")
+        words.append(f"cast({name}, ")
     return Row(f"{op}: {name} is {dtype}", f, DTYPE, op, name, words, SPECS[op].call)
 
 
