@@ -407,6 +407,12 @@ def scalar_unused(e):
     return b.compile()
 
 
+def vast(e):
+    b = e.rt.new_builder("vast")
+    b.output("y", T.silu(b.input("x", accel.F32, [2**33])))
+    return b.compile()
+
+
 def traced_twice(e):
     path = str(e.folder / "t.json")
     with e.plan.trace(path), e.plan.trace(path):
@@ -420,6 +426,14 @@ PLANS = table(
     ("unused input", viewed_only, ATTR, "attr", "a", "input|'a' is unused|must be used"),
     ("unused state", read_only, ATTR, "attr", "a", "state|'a' is unused|must be used"),
     ("unused scalar", scalar_unused, ATTR, "attr", "a", "scalar|'a' is unused|must be used"),
+    (
+        "indices beyond 32 bits",
+        vast,
+        accel.UnsupportedError,
+        "unsupported",
+        "",
+        "silu|silu_f32 indexes in 32 bits|silu_f16",
+    ),
     ("closed runtime", lambda e: late_builder().compile(), BIND, "lifetime", "runtime", "closed"),
     (
         "max_in_flight",
