@@ -9,6 +9,7 @@ import pytest
 from accel import tensor as T
 from refusals.attention import ATTENTION
 from refusals.common import Ports
+from refusals.edges import EDGES
 from refusals.elementwise import ELEMENTWISE, GATHERS, ROWS
 from refusals.every import EVERY, SPECS, call, make, parts
 from refusals.graph import DECLARATIONS, STATES, VIEWS
@@ -43,6 +44,7 @@ ALL = [
     *EVERY,
     *ORDER,
     *REST,
+    *EDGES,
 ]
 
 

@@ -196,8 +196,8 @@ void require_int4_planes(const Call& c, int first_slot) {
   if (c.group != 32 && c.group != 64 && c.group != 128)
     refuse(ErrorKind::attr, bundle + ".group",
            "is " + std::to_string(c.group) + " and must be 32, 64 or 128");
-  require_elements(c, first_slot, (c.weights + 7) / 8);
-  const int64_t groups = (c.weights + c.group - 1) / c.group;
+  require_elements(c, first_slot, (c.weights - 1) / 8 + 1);
+  const int64_t groups = (c.weights - 1) / c.group + 1;
   require_scales(c, int(scales), groups);
   require_scales(c, int(offsets), groups);
 }
