@@ -9,13 +9,17 @@ import pytest
 from accel import tensor as T
 from refusals.attention import ATTENTION
 from refusals.common import Ports
+from refusals.edges import EDGES
 from refusals.elementwise import ELEMENTWISE, GATHERS, ROWS
+from refusals.every import EVERY, SPECS, call, make, parts
 from refusals.graph import DECLARATIONS, STATES, VIEWS
 from refusals.linear import LINEAR
 from refusals.moe import MOE
 from refusals.more import MORE
 from refusals.narrow import NARROW
+from refusals.order import ORDER
 from refusals.products import INT4, PRODUCTS
+from refusals.rest import REST
 from refusals.sample_rows import SAMPLE_ROWS
 from refusals.sampling import DRAWS_COUNT, SAMPLE, SAMPLERS
 
@@ -37,6 +41,10 @@ ALL = [
     *LINEAR,
     *SAMPLE_ROWS,
     *NARROW,
+    *EVERY,
+    *ORDER,
+    *REST,
+    *EDGES,
 ]
 
 
@@ -116,13 +124,76 @@ def test_p26_07_without_any_builder_the_call_raises(op):
     assert caught.value.line in lines_of(ALONE[op])
 
 
+def test_cast_is_named_where_it_leads_and_nowhere_else(rt):
+    for row in EVERY:
+        if row.error is not accel.DTypeError:
+            continue
+        ports = Ports(rt.new_builder("rows"))
+        row.call(ports)
+        named = "cast(" in ports.b.err().message
+        assert named == any("cast(" in word for word in row.words), str(ports.b.err())
+
+
 def test_every_operator_has_refusals():
     from accel import _core
 
-    covered = {row.op for row in ALL}
-    assert not {op["name"] for op in _core._ops() if not op["internal"]} - covered
+    operators = {op["name"] for op in _core._ops() if not op["internal"]}
+    assert not operators - {row.op for row in ALL}
+    assert operators <= set(SPECS), "every.py lacks the call of an operator"
 
 
 def test_rows_are_told_apart():
     names = [row.name for row in ALL]
     assert len(names) == len(set(names))
+
+
+OPERANDS = [(op, name) for op in SPECS for name in SPECS[op].operands]
+
+
+@pytest.fixture
+def ports(rt):
+    made = Ports(rt.new_builder("rows"))
+    made.b_runtime = rt
+    return made
+
+
+def poison(ports, text: str):
+    """A poisoned value of an operand's kind, whose mistake is recorded."""
+    if parts(text)[0] == "state":
+        return T.layer_state(ports.state(accel.U32, 2, 4), 7)
+    return T.reshape(ports.f32(4), [3])
+
+
+@pytest.mark.parametrize("op", SPECS)
+def test_the_calls_that_rows_are_made_from_are_right(ports, op):
+    call(ports, op)
+    assert ports.b.err() is None
+
+
+@pytest.mark.parametrize(("op", "name"), OPERANDS)
+def test_poison_records_nothing_and_gives_poison(ports, op, name):
+    result = call(ports, op, **{name: poison(ports, SPECS[op].operands[name])})
+    assert len(ports.b.err().diagnostics) == 1, str(ports.b.err())
+    for value in result if isinstance(result, tuple) else (result,):
+        assert not value.valid
+
+
+@pytest.mark.parametrize(("op", "name"), OPERANDS)
+def test_a_missing_operand_is_named_beside_poison(ports, op, name):
+    operands = SPECS[op].operands
+    if operands[name].startswith("-") or len(operands) == 1:
+        return
+    other = next(n for n in operands if n != name)
+    call(ports, op, **{other: poison(ports, operands[other]), name: None})
+    found = {(d.op, d.operand) for d in ports.b.err().diagnostics}
+    assert len(found) == 2 and (op, name) in found
+
+
+@pytest.mark.parametrize("op", [op for op in SPECS if len(SPECS[op].operands) > 1])
+def test_a_whole_call_of_another_builder_touches_this_one_not(rt, op):
+    mine, other = rt.new_builder("mine"), rt.new_builder("other")
+    ports = Ports(mine)
+    first = next(iter(SPECS[op].operands))
+    call(ports, op, **{first: make(ports, SPECS[op].operands[first], builder=other)})
+    assert mine.err() is None
+    assert "'mine'" in str(other.err()) and "'other'" in str(other.err())

@@ -53,7 +53,7 @@ void check_dtype(const Field& f) {
   const bool casts = f.dtype == DType::F32 && (is == DType::F16 || is == DType::BF16);
   refuse(ErrorKind::dtype, f,
          std::string("is ") + name_of(is) + " and must be " + name_of(f.dtype) +
-             (casts ? "; cast(x, f32) converts it" : ""));
+             (casts ? std::string("; cast(") + f.name + ", f32) converts it" : ""));
 }
 
 void check_shape(const Field& f, bool ok, const std::string& must) {

@@ -136,7 +136,6 @@ Tensor broadcast(const Tensor& x, const Shape& shape, Site site) {
       throw Refusal{ErrorKind::shape, "shape",
                     "shape is " + shape.to_string() + " and must have the rank of x " +
                         v.shape.to_string() + " or more"};
-    require_positive_extents(shape);
     View out = v;
     out.shape = shape;
     out.strides.assign(size_t(shape.rank()), 0);
@@ -147,6 +146,7 @@ Tensor broadcast(const Tensor& x, const Shape& shape, Site site) {
                           " of x " + v.shape.to_string() + ", whose extent is not 1"};
       out.strides[size_t(i + extra)] = v.shape[i] == shape[i + extra] ? v.strides[size_t(i)] : 0;
     }
+    require_positive_extents(shape);
     return Tensor(x.builder(), std::move(out));
   });
 }
@@ -174,13 +174,13 @@ Tensor read_state(const State& s, Site site) {
 
 State layer_state(const State& s, int64_t layer, Site site) {
   return viewed("layer_state", "state", s, site, [&](const View& v) -> State {
-    if (v.shape.rank() < 2)
-      throw Refusal{ErrorKind::shape, "state",
-                    "state is " + v.shape.to_string() + " and must keep an axis behind the layers"};
     if (layer < 0 || layer >= v.shape[0])
       throw Refusal{ErrorKind::attr, "layer",
                     "layer is " + std::to_string(layer) + " and must be in [0, " +
                         std::to_string(v.shape[0] - 1) + "] for state " + v.shape.to_string()};
+    if (v.shape.rank() < 2)
+      throw Refusal{ErrorKind::shape, "state",
+                    "state is " + v.shape.to_string() + " and must keep an axis behind the layers"};
     View out = v;
     out.shape = Shape(std::vector<int64_t>(v.shape.begin() + 1, v.shape.end()));
     out.strides = contiguous_strides(out.shape);

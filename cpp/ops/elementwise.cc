@@ -33,8 +33,8 @@ std::vector<Type> infer_binary(const Call& c) {
   require_dtype_in(c, 0, {DType::F32, DType::F16});
   if (c.in[1].dtype != c.in[0].dtype)
     refuse_dtype(c, 1,
-                 std::string(name_of(c.in[0].dtype)) + ", as " + operand_name(c, 0) + " is; cast(" +
-                     operand_name(c, 1) + ", " + name_of(c.in[0].dtype) + ") converts it");
+                 std::string(name_of(c.in[0].dtype)) + ", as " + operand_name(c, 0) + " is" +
+                     cast_hint(c, 1, c.in[0].dtype));
   const Shape result = broadcast_shape(c, 0, 1);
   require_runs(c, result);
   return {Type{c.in[0].dtype, result}};

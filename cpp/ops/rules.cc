@@ -68,27 +68,29 @@ std::string dtype_list(std::initializer_list<DType> types) {
   return s;
 }
 
-// cast and contiguous are named where they lead to what is wanted.
-static std::string cast_hint(DType from, std::initializer_list<DType> allowed,
-                             const std::string& name) {
+// cast is named where it leads to what is wanted. A state is nothing that cast takes.
+static std::string hint_among(const Call& c, int slot, std::initializer_list<DType> allowed) {
+  const int operand = slots_of(*c.def, c.in.size())[size_t(slot)].operand;
+  if (operand >= 0 && c.def->operands[size_t(operand)].kind == SlotKind::state) return "";
+  const DType from = c.in[size_t(slot)].dtype;
   for (DType to : allowed) {
     const bool pair = (from == DType::F32 && to == DType::F16) ||
                       (from == DType::F16 && to == DType::F32) ||
                       (from == DType::BF16 && to == DType::F32);
-    if (pair) return "; cast(" + name + ", " + name_of(to) + ") converts it";
+    if (pair) return "; cast(" + operand_name(c, slot) + ", " + name_of(to) + ") converts it";
   }
   return "";
 }
 
 std::string cast_hint(const Call& c, int slot, DType to) {
-  return cast_hint(c.in[size_t(slot)].dtype, {to}, operand_name(c, slot));
+  return hint_among(c, slot, {to});
 }
 
 void require_dtype_in(const Call& c, int slot, std::initializer_list<DType> allowed) {
   const DType is = c.in[size_t(slot)].dtype;
   for (DType t : allowed)
     if (is == t) return;
-  refuse_dtype(c, slot, dtype_list(allowed) + cast_hint(is, allowed, "x"));
+  refuse_dtype(c, slot, dtype_list(allowed) + hint_among(c, slot, allowed));
 }
 void require_dtype(const Call& c, int slot, DType dtype) {
   require_dtype_in(c, slot, {dtype});
@@ -194,8 +196,8 @@ void require_int4_planes(const Call& c, int first_slot) {
   if (c.group != 32 && c.group != 64 && c.group != 128)
     refuse(ErrorKind::attr, bundle + ".group",
            "is " + std::to_string(c.group) + " and must be 32, 64 or 128");
-  require_elements(c, first_slot, (c.weights + 7) / 8);
-  const int64_t groups = (c.weights + c.group - 1) / c.group;
+  require_elements(c, first_slot, (c.weights - 1) / 8 + 1);
+  const int64_t groups = (c.weights - 1) / c.group + 1;
   require_scales(c, int(scales), groups);
   require_scales(c, int(offsets), groups);
 }

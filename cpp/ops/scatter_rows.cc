@@ -22,7 +22,7 @@ static std::vector<Type> infer(const Call& c) {
     refuse_shape(c, 1,
                  "rows whose trailing axes multiply to " + std::to_string(width) +
                      ", the width of state " + state.shape.to_string());
-  if (rows.shape.elements() != ids.shape.elements() * width)
+  if (rows.shape.elements() / width != ids.shape.elements())
     refuse_shape(c, 1,
                  std::to_string(ids.shape.elements()) + " rows of " + std::to_string(width) +
                      " elements, one an id of ids " + ids.shape.to_string());

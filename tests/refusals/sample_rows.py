@@ -62,7 +62,7 @@ SAMPLE_ROWS = rows(
         lambda p: choose(p, logits=p.f16(3, 8)),
         DTYPE,
         "logits",
-        "f16|f32|cast(x, f32)",
+        "f16|f32|cast(logits, f32)",
     ),
     ("one row", lambda p: choose(p, logits=p.f32(8)), SHAPE, "logits", "[8]|[rows, vocab]"),
     ("draws dtype", lambda p: choose(p, draws=p.u32(3)), DTYPE, "draws", "u32|f32"),

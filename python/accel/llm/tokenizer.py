@@ -196,7 +196,7 @@ class Tokenizer:
         found = self._bytes.get(i)
         if found is None:
             if not 0 <= i < len(self._tokens):
-                raise attr_error("decode", "id", i, f"below {len(self._tokens)}")
+                raise attr_error("decode", "ids", f"a list with {i}", f"below {len(self._tokens)}")
             found = self._bytes[i] = self._bytes_of(i)
         return found
 

@@ -114,7 +114,8 @@ class FolderTokenizer:
 
     def _checked(self, i: int) -> int:
         if i < 0 or self._parsing.id_to_token(i) is None:
-            raise attr_error("decode", "id", i, f"the id of one of {self.vocab} tokens")
+            must = f"ids of the {self.vocab} tokens"
+            raise attr_error("decode", "ids", f"a list with {i}", must)
         return i
 
     def chat(self, messages: Sequence[dict[str, str]]) -> list[int]:
