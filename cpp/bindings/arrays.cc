@@ -163,6 +163,11 @@ void require_open(const char* call, const BufferPtr& buffer) {
     throw bind_error(
         "lifetime", buffer->label,
         std::string(call) + ": buffer " + buffer->label + " is closed and must be open");
+  // Its bytes are in a kernel's own order: as elements they would be read, or written, wrong.
+  if (buffer->layout != "plain")
+    throw bind_error("layout", buffer->label,
+                     std::string(call) + ": buffer " + buffer->label + " is in layout " +
+                         buffer->layout + " and must be plain; plan.pack made it from a plain one");
 }
 
 void wait_until_unused(const BufferPtr& buffer) {

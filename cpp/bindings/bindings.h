@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "exec/fork.h"
+#include "exec/release.h"
 #include "runtime/runtime.h"
 
 namespace accel::bindings {
@@ -145,7 +147,22 @@ BufferPtr buffer_of_dlpack(const DevicePtr& device, py::object x, std::optional<
 py::capsule dlpack_of(const BufferPtr& buffer, py::handle max_version, py::handle copy);
 
 // Refuses a closed buffer, one of a closed or lost device, and use in a forked child.
+// Throws lifetime for a closed buffer and layout for a packed one.
 void require_open(const char* call, const BufferPtr& buffer);
+
+// Counts a queued write for its buffer until the queue has let go of it.
+struct Holding {
+  explicit Holding(const BufferPtr& buffer) {
+    Buffer::add_hold({buffer}, hold);
+    hold->in_flight.fetch_add(1);
+  }
+  ~Holding() {
+    hold->in_flight.fetch_sub(1);
+    released().notify();
+  }
+  std::shared_ptr<Hold> hold = std::make_shared<Hold>();
+};
+
 // Copies between host memory and a buffer once the queues that use it are done; without the
 // interpreter lock.
 void wait_until_unused(const BufferPtr& buffer);

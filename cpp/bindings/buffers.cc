@@ -61,6 +61,7 @@ py::object access(const BufferPtr& b, py::object fn) {
   require_open("access", b);
   if (!PyCallable_Check(fn.ptr())) wrong_type({"access", "fn"}, fn, "callable");
   unlocked([&] { wait_until_unused(b); });
+  const Holding mapped(b);
   return fn(array_over(b));
 }
 

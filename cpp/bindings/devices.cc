@@ -36,7 +36,7 @@ int64_t in_range(Arg a, py::handle value, int64_t low, int64_t high) {
 DevicePtr open_cpu_device(py::object threads, py::object isa, py::object check,
                           py::object debug_fill, py::object lose_at) {
   CpuOptions options;
-  options.threads = int(in_range({"open_cpu", "threads"}, threads, 0, 4096));
+  options.threads = int(in_range({"open_cpu", "threads"}, threads, 0, 1024));
   options.isa = text_or_empty({"open_cpu", "isa"}, isa);
   if (!isa.is_none() && options.isa.empty())
     throw attr_error("open_cpu", "isa",

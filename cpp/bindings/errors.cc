@@ -54,8 +54,7 @@ py::list problems_of(const Error& error) {
 // Kernel and why, as the selections name them.
 py::list rejected_of(const Error& error) {
   py::list list;
-  for (const Problem& p : error.problems)
-    list.append(make_named("Rejection", p.name, p.message));
+  for (const Problem& p : error.problems) list.append(make_named("Rejection", p.name, p.message));
   return list;
 }
 

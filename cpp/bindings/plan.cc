@@ -33,7 +33,8 @@ py::object pack(Plan& plan, py::object bindings) {
   BoundValues values(plan, "pack");
   values.add_buffers(bindings);
   const Packed packed = with_problems(values, [&] { return plan.pack(values.buffers); });
-  py::dict result = py::reinterpret_borrow<py::dict>(bindings).attr("copy")();
+  py::dict result;
+  if (!bindings.is_none()) result = bindings.attr("copy")();
   for (const auto& [name, view] : packed.buffers)
     if (view.buffer != values.buffers.at(name).buffer) result[py::str(name)] = view.buffer;
   return make_named("Packed", result, packed.bytes, packed.seconds);

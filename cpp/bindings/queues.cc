@@ -10,19 +10,6 @@ namespace {
 
 // ---------------------------------------------------------------- queue
 
-// Counts a queued write for its buffer until the queue has let go of it.
-struct Holding {
-  explicit Holding(const BufferPtr& buffer) {
-    Buffer::add_hold({buffer}, hold);
-    hold->in_flight.fetch_add(1);
-  }
-  ~Holding() {
-    hold->in_flight.fetch_sub(1);
-    released().notify();
-  }
-  std::shared_ptr<Hold> hold = std::make_shared<Hold>();
-};
-
 // What to copy, and where to; checked before it is queued.
 struct Write {
   BufferPtr buffer;
@@ -30,11 +17,22 @@ struct Write {
   std::vector<char> data;
 };
 
-Write checked_write(py::handle buffer, py::handle offset, py::handle host) {
+void require_own(const char* call, const Queue& q, const BufferPtr& buffer) {
+  if (buffer->device() != q.device)
+    throw bind_error("foreign", "buffer",
+                     std::string(call) + ": buffer " + buffer->label +
+                         " is of another device and must be of the queue's");
+  if (q.closed())
+    throw bind_error("lifetime", "queue",
+                     std::string(call) + ": queue " + q.label + " is closed and must be open");
+}
+
+Write checked_write(const Queue& q, py::handle buffer, py::handle offset, py::handle host) {
   const char* const call = "write_buffer";
   Write w;
   w.buffer = pointer_arg<Buffer>({call, "buffer"}, buffer, "a Buffer");
   require_open(call, w.buffer);
+  if (w.buffer->device() != q.device) require_own(call, q, w.buffer);
   const int64_t at = int_arg({call, "offset"}, offset);
   const HostArray a = array_arg({call, "host"}, host);
   const Buffer& b = *w.buffer;
@@ -58,7 +56,7 @@ Write checked_write(py::handle buffer, py::handle offset, py::handle host) {
 }
 
 PyFence write_buffer(Queue& q, py::object buffer, py::object offset, py::object host) {
-  Write w = checked_write(buffer, offset, host);
+  Write w = checked_write(q, buffer, offset, host);
   return PyFence(unlocked([&] {
     auto holding = std::make_shared<Holding>(w.buffer);
     const std::shared_ptr<void> memory = w.buffer->memory();
@@ -74,6 +72,7 @@ PyFence write_buffer(Queue& q, py::object buffer, py::object offset, py::object 
 py::object read_buffer(Queue& q, py::object buffer, py::object out) {
   const BufferPtr b = pointer_arg<Buffer>({"read_buffer", "buffer"}, buffer, "a Buffer");
   require_open("read_buffer", b);
+  require_own("read_buffer", q, b);
   unlocked([&] { q.flush(poll_signals); });
   return buffer.attr("read")(out);
 }

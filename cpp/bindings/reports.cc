@@ -21,11 +21,17 @@ std::string path_arg(Arg a, py::handle value) {
 
 // plan.trace(path): begins on entry, waits and writes on exit.
 struct PlanTrace {
+  PlanTrace(PlanPtr p, std::string to) : plan(std::move(p)), path(std::move(to)) {}
+  PlanTrace(const PlanTrace&) = delete;
+  ~PlanTrace() {
+    if (entered && !forked()) plan->drop_trace();
+  }
   PlanPtr plan;
   std::string path;
+  bool entered = false;
 };
 
-void enter_trace(const PlanTrace& t) {
+void enter_trace(PlanTrace& t) {
   unlocked([&] {
     t.plan->begin_trace();
     try {
@@ -35,9 +41,11 @@ void enter_trace(const PlanTrace& t) {
       throw;
     }
   });
+  t.entered = true;
 }
 
-void exit_trace(const PlanTrace& t, const py::args&) {
+void exit_trace(PlanTrace& t, const py::args&) {
+  t.entered = false;
   unlocked([&] { write_file(t.path, t.plan->end_trace(poll_signals)); });
 }
 
@@ -116,7 +124,7 @@ void add_reports(py::module_& m, py::class_<Plan, PlanPtr>& plan) {
   py::class_<PlanTrace>(m, "PlanTrace", py::is_final(), "A plan being traced; made by plan.trace.")
       .def("__enter__",
            [](py::object self) {
-             enter_trace(self.cast<const PlanTrace&>());
+             enter_trace(self.cast<PlanTrace&>());
              return self;
            })
       .def("__exit__", exit_trace);
@@ -134,7 +142,7 @@ void add_reports(py::module_& m, py::class_<Plan, PlanPtr>& plan) {
       .def(
           "trace",
           [](const PlanPtr& p, py::object path) {
-            return PlanTrace{p, path_arg({"trace", "path"}, path)};
+            return std::make_unique<PlanTrace>(p, path_arg({"trace", "path"}, path));
           },
           "path"_a,
           "A context manager: submissions inside are timed node by node, and on exit a Chrome "

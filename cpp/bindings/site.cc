@@ -27,6 +27,7 @@ void remember_package_folder(const std::string& folder) {
 }
 
 Site caller_site() {
+  check_fork();  // every recording call comes by here
   Site site;
   PyFrameObject* frame = PyThreadState_GetFrame(PyThreadState_Get());  // a new reference, or null
   while (frame) {

@@ -126,8 +126,8 @@ static void add_clash(const Plan::Impl& p, const Span& a, const Span& b,
         q.message.find(rest) != std::string::npos)
       return;
   problems.push_back({"overlap", p.data.graph.ports[size_t(first.port)].name,
-                      start + std::to_string(bytes) + rest + "the plan writes " +
-                          (second.written ? "both" : "the first")});
+                      start + std::to_string(bytes) + rest + "outputs and states may be written, " +
+                          (second.written ? "and both are such" : "and the first is one")});
 }
 
 void Plan::Impl::check_overlaps_of(const BindingTable& table, int port, Problems& problems) const {

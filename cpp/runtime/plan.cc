@@ -52,9 +52,9 @@ PlanPtr Plan::compile(const Builder& builder, const CompileOptions& options) {
   check_fork();
   const RuntimePtr runtime = runtime_of(builder, "compile");
   check_compile_options("compile", options, runtime->device());
-  if (options.progress) options.progress("check", 0, 1);
+  if (options.progress) options.progress("check", 0, 3);
   Graph graph = builder.finish();
-  if (options.progress) options.progress("check", 1, 1);
+  if (options.progress) options.progress("check", 1, 3);
   if (!options.label.empty()) graph.label = options.label;
   CountedPlan lowering(
       *runtime->p_);  // a runtime that closes meanwhile is refused here, or refuses to close
@@ -273,8 +273,10 @@ static FencePtr launch(Plan::Impl& p, FlightPtr flight, const std::vector<uint32
   }
   check_queue(p.runtime->device().get(), queue, after);
   flight->prepare(scalars);
+  const size_t index = flight->index;
   FencePtr fence =
       queue->enqueue([flight = std::move(flight)] { return flight->run(); }, std::move(after));
+  p.instances[index]->fence = fence;
   if (p.trace) p.trace->add(fence);
   return fence;
 }
@@ -314,11 +316,20 @@ FencePtr Plan::submit(const BindingMap& buffers, const ScalarMap& scalars, Queue
 
 void Plan::close() {
   check_fork();
+  // Whoever comes second returns when the plan is closed, not before.
+  std::lock_guard<std::mutex> closing(p_->closing);
+  std::vector<FencePtr> last;
   {
     std::lock_guard<std::mutex> lock(p_->mutex);
     if (p_->closed.exchange(true)) return;
+    for (const auto& instance : p_->instances)
+      if (FencePtr fence = instance->fence.lock()) last.push_back(std::move(fence));
   }
   released().wait([this] { return p_->in_flight.load(std::memory_order_seq_cst) == 0; });
+  // What is in flight lets go of the plan before its fence signals. The destructor may run in
+  // between, on the very thread that signals, and does not wait for that.
+  if (!p_->dying)
+    for (const FencePtr& fence : last) fence->wait_quiet();
   for (const auto& instance : p_->instances) instance->program.reset();
   p_->pool.reset();
   p_->default_queue.reset();
@@ -327,7 +338,10 @@ void Plan::close() {
 
 Plan::~Plan() {
   // In a forked child nothing is waited for and nobody counts.
-  if (p_ && !forked()) close();
+  if (p_ && !forked()) {
+    p_->dying = true;
+    close();
+  }
 }
 
 bool Plan::closed() const {
@@ -387,6 +401,11 @@ void Plan::begin_trace() {
   std::lock_guard<std::mutex> lock(p_->mutex);
   if (p_->trace) throw trace_error(p_->data, "being traced and must not be");
   p_->trace = std::make_shared<Trace>();
+}
+
+void Plan::drop_trace() {
+  std::lock_guard<std::mutex> lock(p_->mutex);
+  p_->trace.reset();
 }
 
 std::string Plan::end_trace(const std::function<void()>& poll) {

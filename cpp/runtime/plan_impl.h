@@ -58,6 +58,7 @@ struct GraphInstance {
   std::vector<uint32_t> table_bits;  // scalar that each frequency table was filled for
   std::vector<uint8_t> table_filled;
   std::atomic<bool> in_flight{false};
+  std::weak_ptr<Fence> fence;  // of its last submission
 };
 
 struct Plan::Impl {
@@ -74,6 +75,8 @@ struct Plan::Impl {
 
   std::mutex mutex;
   std::atomic<bool> closed{false};
+  std::mutex closing;  // held by whoever closes; taken before `mutex`
+  bool dying = false;  // the destructor closes
   std::atomic<int64_t> in_flight{0};
   std::vector<std::unique_ptr<GraphInstance>> instances;  // the first is made by compile
   QueuePtr default_queue;

@@ -120,6 +120,7 @@ class Plan : public std::enable_shared_from_this<Plan> {
   // Waits for them and gives Chrome trace JSON; attr_error when nothing is traced. `poll` as in
   // Fence::wait.
   std::string end_trace(const std::function<void()>& poll = {});
+  void drop_trace();  // ends it without waiting or a result; without one: nothing
   const PlanData& data() const;
   RuntimePtr runtime() const;
   void close();  // waits for what is in flight, then frees; again: nothing

@@ -89,10 +89,16 @@ def load(
     the mapped file: while the model is open, nobody may shorten or overwrite it (replace it by
     renaming a new file into its place).
     """
-    if not isinstance(kv, str) or kv not in _KV:
+    if not isinstance(kv, str):
+        raise TypeError(f"load: kv is {kv!r:.60} and must be a str, 'f16' or 'f32'")
+    if kv not in _KV:
         raise attr_error("load", "kv", repr(kv), "'f16' or 'f32'")
-    if context is not None and (type(context) is not int or context < 1):
+    if context is not None and type(context) is not int:
+        raise TypeError(f"load: context is {context!r:.60} and must be an int or None")
+    if context is not None and context < 1:
         raise attr_error("load", "context", repr(context), "None or a positive int")
+    if progress is not None and not callable(progress):
+        raise TypeError(f"load: progress is {progress!r:.60} and must be callable or None")
     if activations is not None and activations not in _ACTIVATIONS:
         names = ", ".join(repr(a) for a in _ACTIVATIONS)
         raise attr_error("load", "activations", repr(activations), f"None or one of {names}")
@@ -257,6 +263,8 @@ class Model:
     def logits(self, ids: Sequence[int], all: bool = False) -> np.ndarray:
         """f32 [vocab] after the last id, or [len(ids), vocab] after each."""
         self._require_open("logits")
+        if type(all) is not bool:
+            raise TypeError(f"logits: all is {all!r:.60} and must be a bool")
         ids = self._check_ids("logits", ids)
         with self._claim("logits"):
             if not all:

@@ -190,6 +190,8 @@ class Tokenizer:
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of the ids, control tokens included; bytes that are not UTF-8 become U+FFFD."""
+        if isinstance(ids, (str, bytes)):
+            raise TypeError(f"decode: ids is {ids!r:.60} and must be a sequence of ints")
         return b"".join(self.token_bytes(i) for i in ids).decode("utf-8", errors="replace")
 
     def token_bytes(self, i: int) -> bytes:
