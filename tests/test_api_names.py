@@ -124,8 +124,8 @@ SIGNATURES = {
     "sample": "(logits, draws=None, history=None, counts=None, *, options=None, prefix=None)",
     "route": "(ids, *, experts=None)",
     "combine": "(y, inverse, weights)",
-    "grouped_matvec": "(x, w, counts, *, bias=None, w_order='kn')",
-    "grouped_matmul": "(x, w, counts, *, bias=None, w_order='kn')",
+    "grouped_matvec": "(x, w, counts, *, bias=None, w_order='kn', activations=None)",
+    "grouped_matmul": "(x, w, counts, *, bias=None, w_order='kn', activations=None)",
     "causal_conv1d": "(x, w, state, *, query_extents=None, bias=None)",
     "linear_attention": "(q, k, v, state, *, "
     "alpha=None, beta=None, query_extents=None, decay_first=False, rule='delta')",

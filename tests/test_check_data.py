@@ -1,5 +1,7 @@
 """open_cpu(check=True): bad device data is named, good data changes nothing (CONTRACT 3.1)."""
 
+import re
+
 import accel
 import numpy as np
 import pytest
@@ -80,6 +82,19 @@ def ragged(b, p, s):
 
 def grouped(b, p, s):
     return T.grouped_matmul(p["x"], p["w"], p["counts"])
+
+
+def grouped_by_row(b, p, s):
+    return T.grouped_matvec(p["x"], p["w"], p["counts"])
+
+
+def convolved(b, p, s):
+    return T.causal_conv1d(p["x"], p["w"], s["rows"], query_extents=p["extents"])[0]
+
+
+def linear(b, p, s):
+    given = {"alpha": p["alpha"], "beta": p["alpha"], "query_extents": p["extents"]}
+    return T.linear_attention(p["q"], p["q"], p["q"], s["rows"], **given)[0]
 
 
 def taken(b, p, s):
@@ -204,8 +219,8 @@ ROWS = [
         (("k", KV), ("v", KV)),
         "extents",
         ids(2, 2),
-        "segment_offsets",
-        "counts is 4 in sum and must be at most 3",
+        "attention",
+        "query_extents is 4 in sum and must be at most 3",
     ),
     (
         "counts",
@@ -214,8 +229,38 @@ ROWS = [
         (),
         "counts",
         ids(3, PADDING),
-        "segment_offsets",
+        "grouped_matmul",
         "counts is 4294967298 in sum and must be at most 4",
+    ),
+    (
+        "counts of rows one by one",
+        grouped_by_row,
+        {"x": np.ones((4, 3), F32), "w": np.ones((2, 3, 5), F32), "counts": ids(1, 3)},
+        (),
+        "counts",
+        ids(4, 1),
+        "grouped_matvec",
+        "counts is 5 in sum and must be at most 4",
+    ),
+    (
+        "extents of a convolution",
+        convolved,
+        {"x": np.ones((4, 3), F32), "w": np.ones((3, 2), F32), "extents": ids(1, 3)},
+        (("rows", np.zeros((2, 1, 3), F32)),),
+        "extents",
+        ids(2, 3),
+        "causal_conv1d",
+        "query_extents is 5 in sum and must be at most 4",
+    ),
+    (
+        "extents of linear attention",
+        linear,
+        {"q": np.ones((4, 2, 8), F32), "alpha": np.ones(4, F32), "extents": ids(1, 3)},
+        (("rows", np.zeros((2, 2, 8, 8), F32)),),
+        "extents",
+        ids(0, 6),
+        "linear_attention",
+        "query_extents is 6 in sum and must be at most 4",
     ),
     (
         "take",
@@ -315,8 +360,7 @@ def test_p26_36_bad_data_is_named_with_operator_value_bound_and_line(row, runtim
     with pytest.raises(accel.BindError) as caught:
         run(runtime, {**arrays, name: bad}, build, states)
     error = caught.value
-    # The sum of extents is tested at the node that the library records for it.
-    operand = "counts" if op == "segment_offsets" else name
+    operand = re.split(r"[\[ ]", words)[0]  # the operator's name for it, which a port need not have
     assert error.code == "data" and error.op == op and error.operand == operand
     assert words in str(error) and str(error).startswith(op + ": ")
     assert error.file == __file__ and error.line in line_of(build)

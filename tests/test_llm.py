@@ -96,6 +96,28 @@ def test_perplexity_of_one_window(model):
     assert result.perplexity == pytest.approx(np.exp(result.nll_sum / 511))
 
 
+@pytest.mark.parametrize("activations", ["int8", "f16", "bf16"])
+def test_p26_41_rounded_activations_are_named_and_keep_the_perplexity(model, isa, activations):
+    ids = reference()["perplexity"]["token_ids"][:512]
+    whole = model.perplexity(ids, 512).perplexity
+    assert model.report().activations is None
+    with load(isa, kv="f32", context=640, activations=activations) as rounded:
+        result = rounded.perplexity(ids, 512).perplexity
+        assert result != whole and abs(result - whole) < 0.5
+        tokens = list(rounded.generate(PROMPTS["plain"], 8))
+        assert "".join(t.text for t in tokens).strip() and tokens[-1].stop == "length"
+        assert rounded.report().activations == activations
+        for name in ("decode", "prefill_16", "prefill_128"):
+            chosen = rounded.plans[name].selections()
+            products = [s for s in chosen if s.kernel.startswith(("int4_mat", "quant_matmul"))]
+            assert len(products) >= 7 * 30
+            assert all(f"activations rounded to {activations}" in s.reason for s in products)
+            others = [s.reason for s in chosen if s not in products]
+            assert not any("activations rounded" in reason for reason in others)
+    plain = model.plans["decode"].selections()
+    assert not any("activations rounded" in s.reason for s in plain)
+
+
 @pytest.mark.slow
 def test_perplexity_of_all_windows(model):
     want = reference()["perplexity"]

@@ -237,7 +237,8 @@ extern const OpDef def_attention = {
                       return (c.in[k].shape[0] + of - 1) / of;
                     },
                 .lengths = lengths,
-                .block = [](const Call& c) { return int64_t(block_of(c)); }}},
+                .block = [](const Call& c) { return int64_t(block_of(c)); }},
+               sum_within_rows(query_extents)},
 };
 
 }  // namespace accel

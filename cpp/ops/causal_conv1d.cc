@@ -58,6 +58,7 @@ extern const OpDef def_causal_conv1d = {
     .segments = query_extents,
     .exact = true,
     .returns = "tuple[Tensor, State]",
+    .checks = {sum_within_rows(query_extents)},
 };
 
 }  // namespace accel

@@ -63,12 +63,20 @@ static int64_t infer_int4(const Call& c) {
   return c.weights / experts / k;
 }
 
+static void require_grouped_activations(const Call& c) {
+  if (!c.in[kGroupedW].present)
+    return require_activations(c, c.in[kGroupedCodes].present ? c.group : kInt8Block);
+  if (activations_of(c) != Activations::wide)
+    refuse_attr(c, activations, "None, because w is no Int4 and no Quantized");
+}
+
 std::vector<Type> infer_grouped(const Call& c) {
   const bool nk = is_nk(c, w_order);
   require_dtype(c, kGroupedCounts, DType::U32);
   const int64_t n = c.in[kGroupedW].present       ? infer_float(c, nk)
                     : c.in[kGroupedCodes].present ? infer_int4(c)
                                                   : infer_int8(c, nk);
+  require_grouped_activations(c);
   if (c.in[kGroupedBias].present)
     require_type(c, kGroupedBias, DType::F32, {c.in[kGroupedCounts].shape[0], n});
   return {Type{DType::F32, {c.in[kGroupedX].shape[0], n}}};
@@ -83,6 +91,7 @@ void grouped_params(const Call& c, Params& p) {
   g.experts = unsigned(c.in[kGroupedCounts].shape[0]);
   g.group = unsigned(c.in[kGroupedCodes].present ? c.group : kInt8Block);
   g.zeros = c.in[kGroupedZeros].present;
+  g.activations = unsigned(activations_of(c));
   p.put(g);
 }
 

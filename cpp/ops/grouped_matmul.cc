@@ -20,13 +20,17 @@ extern const OpDef def_grouped_matmul = {
         "the rows of each expert, and to grouped_matvec, bit for bit. Blocks and groups of a "
         "quantized "
         "weight run over\n"
-        "the flattened array of all experts. The result is f32 [T, N].",
+        "the flattened array of all experts; with activations, x is rounded first, as the products "
+        "over\n"
+        "such a weight do. The result is f32 [T, N].",
     .operands = grouped_operands(),
-    .attrs = {w_order_spec()},
+    .attrs = {w_order_spec(), activations_spec()},
     .infer = infer_grouped,
     .params = grouped_params,
     .kernels = ACCEL_GROUPED_ROWS("grouped_matmul"),
     .segments = kGroupedCounts,
+    .note = activations_note,
+    .checks = {sum_within_rows(kGroupedCounts)},
 };
 
 }  // namespace accel

@@ -121,6 +121,7 @@ extern const OpDef def_linear_attention = {
     .segments = query_extents,
     .source = "Yang, Kautz and Hatamizadeh, Gated Delta Networks, 2024",
     .returns = "tuple[Tensor, State]",
+    .checks = {sum_within_rows(query_extents)},
 };
 
 }  // namespace accel

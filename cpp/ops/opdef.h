@@ -180,6 +180,11 @@ struct DataRule {
   int64_t (*block)(const Call&) = nullptr;
 };
 
+// Of counts or extents: together no more than the rows of slot 0.
+inline DataRule sum_within_rows(int slot) {
+  return {DataRule::sum_at_most, slot, [](const Call& c) { return c.in[0].shape[0]; }};
+}
+
 struct OpDef {
   Op op;
   const char* name;

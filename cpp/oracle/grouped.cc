@@ -19,12 +19,16 @@ static void each_expert(Args& a, const std::function<void(const Product&, int64_
   }
 }
 
-static void grouped(Args& a, const WeightAt& exact, const std::function<float(int64_t)>& rounded) {
+// codes: a quantized weight as groups see it, or null.
+static void grouped(Args& a, const WeightAt& exact, const std::function<float(int64_t)>& rounded,
+                    const Int8Weight* codes) {
   const auto x = a.operand("x"), bias = a.operand("bias");
+  const Narrow narrow{a.attribute("activations").s};
   each_expert(a, [&](const Product& p, int64_t expert) {
     const auto own = bias.empty() ? bias : bias.subspan(size_t(expert * p.N), size_t(p.N));
-    if (a.level == Level::f64) f64_products(a, p, x, exact, own);
-    else f32_products(a, p, x, rounded, own);
+    if (narrow.type == "int8") int8_products(a, p, x, *codes, own);
+    else if (a.level == Level::f64) f64_products(a, p, x, exact, own, narrow);
+    else f32_products(a, p, x, rounded, own, narrow);
   });
 }
 
@@ -36,22 +40,24 @@ static void eval(Args& a) {
         [&](int64_t i) {
           return Weight{w[size_t(i)], 0};
         },
-        [&](int64_t i) { return float(w[size_t(i)]); });
+        [&](int64_t i) { return float(w[size_t(i)]); }, nullptr);
   }
   if (a.has("w.codes")) {
     const Int4Planes planes = int4_planes(a);
+    const Int8Weight codes = int4_groups(planes);
     return grouped(
         a, [&](int64_t i) { return planes.value(i); },
-        [&](int64_t i) { return planes.rounded(i, a.level); });
+        [&](int64_t i) { return planes.rounded(i, a.level); }, &codes);
   }
   const auto q = a.operand("w.quants"), s = a.operand("w.scales");
+  const Int8Weight codes = int8_blocks(q, s);
   const auto value = [&](int64_t i) { return q[size_t(i)] * s[size_t(i / 32)]; };
   grouped(
       a,
       [&](int64_t i) {
         return Weight{value(i), 0};
       },
-      [&](int64_t i) { return float(value(i)); });
+      [&](int64_t i) { return float(value(i)); }, &codes);
 }
 
 void eval_grouped_matvec(Args& a) {

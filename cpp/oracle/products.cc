@@ -134,7 +134,7 @@ float int8_walk(const std::vector<Block>& row, const Int8Weight& w, int64_t flat
 // for the two roundings before it (the quotient is at most 127); where a step falls among the
 // subnormals it is off by half of one, 127 times over. Then the f32 arithmetic of the groups.
 void int8_f64(Args& a, size_t at, std::span<const double> x, const std::vector<Block>& row,
-              const Int8Weight& w, int64_t flat) {
+              const Int8Weight& w, int64_t flat, const double* bias) {
   double sum = 0, gross = 0, budget = 0, lost = 0;
   for (size_t g = 0; g < row.size(); ++g) {
     const int64_t first = flat + int64_t(g) * w.group;
@@ -151,15 +151,20 @@ void int8_f64(Args& a, size_t at, std::span<const double> x, const std::vector<B
     gross += std::abs(scale) * step * product + std::abs(offset) * step * plain;
     lost += kTiny * (product + plain * step + std::abs(offset) + 4);
   }
+  budget = (budget + gamma(2 * double(row.size()) + 4) * gross + lost) * 1.0001;
+  if (bias) {
+    sum += *bias;
+    gross += std::abs(*bias);
+    budget += kU * (std::abs(sum) + budget);
+  }
   a.out[0][at] = sum;
-  if (!a.budgets) return;
-  budget += gamma(2 * double(row.size()) + 4) * gross + lost;
-  a.budget[0][at] = unless_overflow(gross * (1 + 1e-4), budget * 1.0001);
+  if (a.budgets) a.budget[0][at] = unless_overflow(gross * (1 + 1e-4), budget);
 }
 
 }  // namespace
 
-void int8_products(Args& a, const Product& p, std::span<const double> x, const Int8Weight& w) {
+void int8_products(Args& a, const Product& p, std::span<const double> x, const Int8Weight& w,
+                   std::span<const double> bias) {
   for (int64_t m = p.row; m < p.row + p.M; ++m) {
     const auto row = x.subspan(size_t(m * p.K), size_t(p.K));
     std::vector<Block> blocks;
@@ -168,13 +173,27 @@ void int8_products(Args& a, const Product& p, std::span<const double> x, const I
     for (int64_t n = 0; n < p.N; ++n) {
       const size_t at = size_t(m * p.N + n);
       const int64_t first = p.flat(0, n);
-      if (a.level == Level::f64) int8_f64(a, at, row, blocks, w, first);
-      else a.out[0][at] = double(int8_walk(blocks, w, first, a.level));
+      const double* own = bias.empty() ? nullptr : &bias[size_t(n)];
+      if (a.level == Level::f64) {
+        int8_f64(a, at, row, blocks, w, first, own);
+        continue;
+      }
+      const float sum = int8_walk(blocks, w, first, a.level);
+      a.out[0][at] = double(own ? sum + float(*own) : sum);
     }
   }
 }
 
 // ---------------------------------------------------------------- int8 blocks
+
+Int8Weight int8_blocks(std::span<const double> q, std::span<const double> s) {
+  return {32,
+          false,
+          [=](int64_t i) { return int(q[size_t(i)]); },
+          [=](int64_t g) { return s[size_t(g)]; },
+          {},
+          [=](int64_t i) { return q[size_t(i)] * s[size_t(i / 32)]; }};
+}
 
 void eval_quant_matmul(Args& a) {
   const auto x = a.operand("x"), q = a.operand("w.quants"), s = a.operand("w.scales");
@@ -185,14 +204,7 @@ void eval_quant_matmul(Args& a) {
   // 8 bits times 11 bits: the dequantized weight is exact in f32.
   const auto value = [&](int64_t i) { return q[size_t(i)] * s[size_t(i / 32)]; };
   const Narrow narrow{a.attribute("activations").s};
-  if (narrow.type == "int8")
-    int8_products(a, p, x,
-                  {32,
-                   false,
-                   [&](int64_t i) { return int(q[size_t(i)]); },
-                   [&](int64_t g) { return s[size_t(g)]; },
-                   {},
-                   value});
+  if (narrow.type == "int8") int8_products(a, p, x, int8_blocks(q, s));
   else if (a.level == Level::f64)
     f64_products(
         a, p, x,
@@ -213,18 +225,22 @@ Int4Planes int4_planes(const Args& a) {
           zeros, a.call.group};
 }
 
+Int8Weight int4_groups(const Int4Planes& planes) {
+  return {planes.group,
+          true,
+          [=](int64_t i) { return int(planes.code(i)); },
+          [=](int64_t g) { return planes.scales[size_t(g)]; },
+          [=](int64_t g) { return planes.bias(g); },
+          [=](int64_t i) { return planes.value(i).value; }};
+}
+
 static void int4_product(Args& a, int64_t M) {
   const Int4Planes planes = int4_planes(a);
   const int64_t K = a.type("a").shape.back();
   const Product p{M, K, a.call.weights / K, is_nk(a)};
   const Narrow narrow{a.attribute("activations").s};
   const auto x = a.operand("a");
-  if (narrow.type == "int8")
-    int8_products(a, p, x,
-                  {planes.group, true, [&](int64_t i) { return int(planes.code(i)); },
-                   [&](int64_t g) { return planes.scales[size_t(g)]; },
-                   [&](int64_t g) { return planes.bias(g); },
-                   [&](int64_t i) { return planes.value(i).value; }});
+  if (narrow.type == "int8") int8_products(a, p, x, int4_groups(planes));
   else if (a.level == Level::f64)
     f64_products(
         a, p, x, [&](int64_t i) { return planes.value(i); }, {}, narrow);

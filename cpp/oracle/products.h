@@ -58,7 +58,10 @@ void f32_products(Args& a, const Product& p, std::span<const double> x,
                   const std::function<float(int64_t)>& weight, std::span<const double> bias,
                   const Narrow& narrow = {});
 // The same over activations rounded to int8, the weight in nk.
-void int8_products(Args& a, const Product& p, std::span<const double> x, const Int8Weight& w);
+void int8_products(Args& a, const Product& p, std::span<const double> x, const Int8Weight& w,
+                   std::span<const double> bias = {});
+// A weight of int8 blocks.
+Int8Weight int8_blocks(std::span<const double> quants, std::span<const double> scales);
 
 struct Int4Planes {
   std::span<const double> codes, scales, offsets;
@@ -89,5 +92,6 @@ struct Int4Planes {
   }
 };
 Int4Planes int4_planes(const Args& a);  // of operand w
+Int8Weight int4_groups(const Int4Planes& planes);
 
 }  // namespace accel::oracle

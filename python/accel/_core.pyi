@@ -613,6 +613,7 @@ def grouped_matvec(
     counts: Tensor | None,
     bias: Tensor | None,
     w_order: str | None,
+    activations: str | None,
 ) -> Tensor: ...
 def grouped_matmul(
     x: Tensor | None,
@@ -620,6 +621,7 @@ def grouped_matmul(
     counts: Tensor | None,
     bias: Tensor | None,
     w_order: str | None,
+    activations: str | None,
 ) -> Tensor: ...
 def causal_conv1d(
     x: Tensor | None,

@@ -563,6 +563,7 @@ def grouped_matvec(
     *,
     bias: Tensor | None = None,
     w_order: str = "kn",
+    activations: str | None = None,
 ) -> Tensor:
     """Multiply each row of x by its expert's weight, one row at a time: the form for few rows an
     expert.
@@ -571,8 +572,8 @@ def grouped_matvec(
     rows there are. out[t] is x[t] times the weight of t's expert, plus bias[e] where one is given.
     Rows from the sum of counts on are padding: they come out as zero, and no weight is read for
     them. Equal to matmul over the rows of each expert, and to grouped_matmul, bit for bit. Blocks
-    and groups of a quantized weight run over the flattened array of all experts. The result is f32
-    [T, N].
+    and groups of a quantized weight run over the flattened array of all experts; with activations,
+    x is rounded first, as the products over such a weight do. The result is f32 [T, N].
 
     Args:
         x: f32 [T, K], rows ordered by expert
@@ -580,8 +581,9 @@ def grouped_matvec(
         counts: u32 [E]: rows of each expert
         bias: f32 [E, N], or None
         w_order: 'kn': the weight is [K, N]; 'nk': it is [N, K], as checkpoints store it
+        activations: how x is rounded first: 'int8' by blocks along K ('nk' alone), 'f16' or 'bf16'
     """
-    return _core.grouped_matvec(x, w, counts, bias, w_order)
+    return _core.grouped_matvec(x, w, counts, bias, w_order, activations)
 
 
 def grouped_matmul(
@@ -591,6 +593,7 @@ def grouped_matmul(
     *,
     bias: Tensor | None = None,
     w_order: str = "kn",
+    activations: str | None = None,
 ) -> Tensor:
     """Multiply each row of x by its expert's weight; the rows of one expert share what is read of
     it.
@@ -599,8 +602,8 @@ def grouped_matmul(
     rows there are. out[t] is x[t] times the weight of t's expert, plus bias[e] where one is given.
     Rows from the sum of counts on are padding: they come out as zero, and no weight is read for
     them. Equal to matmul over the rows of each expert, and to grouped_matvec, bit for bit. Blocks
-    and groups of a quantized weight run over the flattened array of all experts. The result is f32
-    [T, N].
+    and groups of a quantized weight run over the flattened array of all experts; with activations,
+    x is rounded first, as the products over such a weight do. The result is f32 [T, N].
 
     Args:
         x: f32 [T, K], rows ordered by expert
@@ -608,8 +611,9 @@ def grouped_matmul(
         counts: u32 [E]: rows of each expert
         bias: f32 [E, N], or None
         w_order: 'kn': the weight is [K, N]; 'nk': it is [N, K], as checkpoints store it
+        activations: how x is rounded first: 'int8' by blocks along K ('nk' alone), 'f16' or 'bf16'
     """
-    return _core.grouped_matmul(x, w, counts, bias, w_order)
+    return _core.grouped_matmul(x, w, counts, bias, w_order, activations)
 
 
 def causal_conv1d(

@@ -41,9 +41,10 @@ def bound_weight(g: Graph, kind: str, ports: dict, weights: int):
     return T.Int4(**handles, weights=weights, group=int(kind[4:]))
 
 
-def grouped(runtime, op, kind, ports, weights, x, counts, order, bias=None):
+def grouped(runtime, op, kind, ports, weights, x, counts, order, bias=None, **options):
     g = Graph(runtime)
-    options = {} if bias is None else {"bias": g.port("bias", bias)}
+    if bias is not None:
+        options["bias"] = g.port("bias", bias)
     w = bound_weight(g, kind, ports, weights)
     counts = g.port("counts", np.array(counts, np.uint32))
     g.output("out", getattr(T, op)(g.port("x", x), w, counts, w_order=order, **options))
@@ -81,6 +82,67 @@ def test_p26_17_grouped_is_matmul_over_each_expert_s_rows(op, order, kind, k, is
         got = grouped(runtime, op, kind, ports, whole.size, x, counts, order, b)
         equal_bits(got, want, f"{op} of {kind} in {order}")
         assert not got[20:].any() and not np.signbit(got[20:]).any()
+
+
+def part_of(ports: dict, expert: int, experts: int):
+    """An expert's part of a weight whose blocks or groups do not straddle experts."""
+    parts = {name: np.split(a.reshape(-1), experts)[expert] for name, a in ports.items()}
+    if "quants" in ports:
+        parts["quants"] = ports["quants"][expert]
+    return parts
+
+
+def alone(runtime, kind, ports, weights, x, **options):
+    """One expert's rows through the product that is not grouped."""
+    g = Graph(runtime)
+    op = T.quant_matmul if kind == "int8" else T.int4_matmul
+    g.output("out", op(g.port("x", x), bound_weight(g, kind, ports, weights), **options))
+    return run(runtime.device, g)["out"]
+
+
+@pytest.mark.parametrize("op", OPERATORS)
+@pytest.mark.parametrize("to", ["int8", "f16", "bf16"])
+@pytest.mark.parametrize("kind", ["int8", "int432", "int464", "int4128"])
+def test_p26_40_grouped_rows_are_rounded_as_those_of_the_product(op, to, kind, isa, rng):
+    runtime, n, k, counts = open_runtime(isa), 21, 384, (3, 0, 1, 14, 2)
+    x = (rng.standard_normal((23, k)) * rng.choice([1e-7, 1, 300], (23, k))).astype(np.float32)
+    bias = rng.standard_normal((5, n)).astype(np.float32)
+    for order in ("nk",) if to == "int8" else ("nk", "kn"):
+        options = {"w_order": order, "activations": to}
+        shape = (5, n, k) if order == "nk" else (5, k, n)
+        ports, whole = weight_of(kind, shape, rng)
+        ports = {p: np.reshape(a, shape) if p == "quants" else a for p, a in ports.items()}
+        want = np.zeros((23, n), np.float32)
+        ends = np.cumsum(counts)
+        for e, (begin, end) in enumerate(zip([0, *ends], ends, strict=False)):
+            part = part_of(ports, e, 5)
+            if end > begin:
+                want[begin:end] = alone(runtime, kind, part, n * k, x[begin:end], **options)
+        given = (op, kind, ports, whole.size, x, counts, order)
+        equal_bits(grouped(runtime, *given, activations=to), want, f"{op} {order}")
+        for e, (begin, end) in enumerate(zip([0, *ends], ends, strict=False)):
+            want[begin:end] += bias[e]
+        for threads in (1, 3, 8):
+            other = open_runtime(isa, threads)
+            equal_bits(grouped(other, *given, bias, activations=to), want, f"{threads} threads")
+        unrounded = grouped(runtime, *given, bias)
+        assert (unrounded != want).any()
+
+
+@pytest.mark.parametrize("to", ["int8", "f16", "bf16"])
+def test_p26_41_a_grouped_product_names_what_it_rounds_to(to, isa):
+    b = open_runtime(isa).new_builder("named")
+    x, counts = b.input("x", accel.F32, [6, 64]), b.input("counts", accel.U32, [3])
+    y = T.grouped_matmul(
+        x, b.int4("a", [3, 64, 64], group=32), counts, w_order="nk", activations=to
+    )
+    w = b.quantized("c", [3, 64, 64])
+    b.output("y", T.grouped_matvec(y, w, counts, w_order="nk", activations=to))
+    _, first, second = b.compile().selections()
+    for s in (first, second):
+        assert f"activations rounded to {to}" in s.reason
+        assert ("int8_group" in s.reason) is (to == "int8")
+    assert ("_by_int8" in first.kernel) is (to == "int8")
 
 
 @pytest.mark.parametrize("order", ["kn", "nk"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from case import BUDGET, EXACT, Case, In, Int4, P, Quantized
+from cases_narrow import grouped_points
 
 
 def _counts(*v) -> In:
@@ -126,14 +127,15 @@ def _grouped(x, w, counts, bias=None, w_order="kn"):
     return out
 
 
-def _floats_alone(*arrays, w_order="kn"):
+def _floats_alone(*arrays, w_order="kn", **_):
     """The formula reads float weights; bundles have no array of their own among the operands."""
     if np.ndim(arrays[1]) != 3:
         return np.full((1, 1), np.nan)
     return _grouped(*arrays, w_order=w_order)
 
 
-GROUPED_MATVEC = Case("grouped_matvec", BUDGET, tuple(_grouped_points()), outside=_floats_alone)
-GROUPED_MATMUL = Case("grouped_matmul", BUDGET, tuple(_grouped_points()), outside=_floats_alone)
+_POINTS = (*_grouped_points(), *grouped_points())
+GROUPED_MATVEC = Case("grouped_matvec", BUDGET, _POINTS, outside=_floats_alone)
+GROUPED_MATMUL = Case("grouped_matmul", BUDGET, _POINTS, outside=_floats_alone)
 
 MOE = (ROUTE, COMBINE, GROUPED_MATVEC, GROUPED_MATMUL)

@@ -91,3 +91,43 @@ def int4_points(matvec: bool):
                     activations=to,
                     name=f"{to}-{w_order}-{dtype}-{data}-{m}x{k}x{n}g{group}",
                 )
+
+
+_GROUPED = [  # T, K, N, counts, values of x
+    (1, 128, 5, (0, 1, 0), "normal"),
+    (5, 128, 33, (2, 0, 1), "int8_blocks"),  # two rows of padding
+    (13, 256, 35, (1, 1, 6, 5), "normal"),
+    (9, 128, 20, (0, 7, 2**32 - 1), "int8_specials"),  # counts beyond T
+    (6, 1152, 9, (4, 2), "int8_blocks"),  # beyond one tile of K
+]
+_ACROSS = [(7, 45, 18, (4, 0, 2), "subnormal"), (4, 160, 33, (1, 3), "wide")]
+
+
+def _stacks(n: int, k: int, experts: int, w_order: str):
+    """Every kind of quantized weight of [experts, K, N] or [experts, N, K]."""
+    yield "int8", Quantized((experts, n, k) if w_order == "nk" else (experts, k, n))
+    for group, dtype, affine in [(32, "f16", False), (64, "bf16", True), (128, "f32", False)]:
+        w = Int4(n * k * experts, group, dtype, affine, constant_groups=not affine)
+        yield f"int4g{group}{dtype}", w
+
+
+def _grouped(to: str, w_order: str, points):
+    for i, (t, k, n, counts, data) in enumerate(points):
+        for j, (kind, w) in enumerate(_stacks(n, k, len(counts), w_order)):
+            bias = {"bias": In((len(counts), n))} if (i + j) % 2 else {}
+            yield P(
+                In((t, k), data=data),
+                w,
+                In((len(counts),), "u32", ("list", counts)),
+                w_order=w_order,
+                activations=to,
+                name=f"{to}-{w_order}-{kind}-{data}-{t}x{k}x{n}-{'bias' if bias else 'plain'}",
+                **bias,
+            )
+
+
+def grouped_points():
+    yield from _grouped("int8", "nk", _GROUPED)
+    for to in _ROUNDED:
+        for w_order in ("kn", "nk"):
+            yield from _grouped(to, w_order, [*_GROUPED[:3], *_ACROSS])

@@ -17,7 +17,70 @@ def matvec(p, k=64, group=32, **kw):
     return T.int4_matvec(p.f32(k), p.int4(5 * k, group), **{"w_order": "nk", **kw})
 
 
+def grouped_rows(op: str):
+    f = getattr(T, op)
+
+    def by_int4(p, k=64, group=32, **kw):
+        return f(p.f32(3, k), p.int4(10 * k, group), p.u32(2), **{"w_order": "nk", **kw})
+
+    return rows(
+        op,
+        (
+            "another activations type",
+            lambda p: by_int4(p, activations="int4"),
+            ATTR,
+            "activations",
+            "'int4'|None, 'int8', 'f16' or 'bf16'",
+        ),
+        (
+            "another activations type of float weights",
+            lambda p: f(p.f32(3, 8), p.f32(2, 8, 4), p.u32(2), activations="half"),
+            ATTR,
+            "activations",
+            "'half'|None, 'int8', 'f16' or 'bf16'",
+        ),
+        *(
+            (
+                f"{to} over float weights",
+                lambda p, to=to: f(
+                    p.f32(3, 32), p.f16(2, 4, 32), p.u32(2), w_order="nk", activations=to
+                ),
+                ATTR,
+                "activations",
+                f"'{to}'|None|Int4|Quantized",
+            )
+            for to in ("int8", "f16", "bf16")
+        ),
+        (
+            "int8 in kn",
+            lambda p: by_int4(p, w_order="kn", activations="int8"),
+            ATTR,
+            "w_order",
+            "'kn'|'nk'|int8",
+        ),
+        (
+            "group does not divide K",
+            lambda p: by_int4(p, k=96, group=64, activations="int8"),
+            SHAPE,
+            "x",
+            "[3 96]|96|multiple of 64|int8",
+        ),
+        (
+            "block does not divide K",
+            lambda p: f(
+                p.f32(3, 48), p.quantized(2, 5, 48), p.u32(2), w_order="nk", activations="int8"
+            ),
+            SHAPE,
+            "x",
+            "[3 48]|48|multiple of 32|int8",
+        ),
+        helper=by_int4,
+    )
+
+
 NARROW = [
+    *grouped_rows("grouped_matvec"),
+    *grouped_rows("grouped_matmul"),
     *rows(
         "quant_matmul",
         (

@@ -61,7 +61,7 @@ class Engine:
         progress: Callable | None = None,
     ):
         self.device, self.model, self._weights = device, model, weights
-        self.config, self._activations, self._progress = model.config, activations, progress
+        self.config, self.activations, self._progress = model.config, activations, progress
         self.runtime = tensor.Runtime(device)
         self.plans: dict[str, object] = {}
         self._ready: dict[Step, Ready] = {}
@@ -108,7 +108,7 @@ class Engine:
     def _compile(self, step: Step):
         name = _plan_name(step)
         b = self.runtime.new_builder(name)
-        self.model.record(Graph(b, self._weights.held, self._specs, step, self._activations))
+        self.model.record(Graph(b, self._weights.held, self._specs, step, self.activations))
         plan = b.compile(progress=self._progress)
         self.plans[name] = plan
         return plan

@@ -59,7 +59,10 @@ class Perplexity:
 
 @dataclass(frozen=True)
 class Report:
-    """What is held and where. tensors: (name, stored type, held as, max_error) each."""
+    """What is held and where. tensors: (name, stored type, held as, max_error) each.
+
+    activations is what load() was asked to round the rows of the quantized products to.
+    """
 
     tensors: tuple[tuple[str, str, str, float], ...]
     file_bytes: int
@@ -68,6 +71,7 @@ class Report:
     plan_bytes: int
     load_seconds: float
     device: str
+    activations: str | None = None
 
 
 def load(
@@ -171,6 +175,7 @@ class Model:
             plan_bytes=sum(p.memory().transient_bytes for p in self.plans.values()),
             load_seconds=self._load_seconds,
             device=f"{info.backend} {info.name} ({info.isa}, {info.threads} threads)",
+            activations=self._engine.activations,
         )
 
     # ------------------------------------------------------------------ generate

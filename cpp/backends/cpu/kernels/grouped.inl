@@ -68,6 +68,13 @@ static ACCEL_INLINE Int4Rows<Plane> weight_from(const Int4Rows<Plane>& w, u64 ba
 static ACCEL_INLINE Int8Rows weight_from(const Int8Rows& w, u64 base) {
   return {{w.any.q + base, w.any.scales + base / 32}};
 }
+template <class Plane>
+static ACCEL_INLINE Int4Columns<Plane> weight_from(const Int4Columns<Plane>& w, u64 base) {
+  return {w.bytes + base / 2, w.row_bytes, weight_from(Int4Rows<Plane>{w.weight}, base).any};
+}
+static ACCEL_INLINE Int8Columns weight_from(const Int8Columns& w, u64 base) {
+  return {w.bytes + base, w.row_bytes, w.scales + base / 32};
+}
 
 // ---------------------------------------------------------------- both orders
 
@@ -78,10 +85,11 @@ static ACCEL_INLINE u32 grouped_width(u32 K) {
 }
 
 // Phase one of grouped_matmul: each expert's rows in blocks of their own. A chunk packs the blocks
-// that begin in its part of the rows.
+// that begin in its part of the rows; rounding them afterwards changes no place.
 template <bool NK>
 static void grouped_pack(const KernelArgs* args, u32 chunk, u32 n_chunks, void*) {
   const Grouped g = grouped_of(args);
+  const u32 to = quant_params(args->params)->activations;
   if (g.T == 1) return;
   const u32 lo = (u32)part_of(g.T, chunk, n_chunks), hi = (u32)part_of(g.T, chunk + 1, n_chunks);
   for (u32 e = 0; e < g.experts; ++e) {
@@ -95,7 +103,30 @@ static void grouped_pack(const KernelArgs* args, u32 chunk, u32 n_chunks, void*)
     float* px = (float*)args->shared + (u64)begin * grouped_width<NK>(g.K);
     if (NK) nk_pack_rows(x, g.K, m0, m1, px);
     else kn_pack_rows(x, g.K, m0, m1, px);
+    const u64 width = grouped_width<NK>(g.K);
+    if (to != kWide) round_rows(px + m0 * width, (m1 - m0) * width, to, px + m0 * width);
   }
+}
+
+// What a thread needs beside its tiles: a row of x, rounded.
+static ACCEL_INLINE u64 grouped_x_bytes(const void* params) {
+  const QuantMatMulParams* p = quant_params(params);
+  return p->activations == kWide ? 0 : (u64)p->K * 4;
+}
+static u64 grouped_nk_local(const void* params) {
+  return nk_local(params) + grouped_x_bytes(params);
+}
+static u64 grouped_kn_local(const void* params) {
+  return kn_local(params) + grouped_x_bytes(params);
+}
+// A row of x as the product takes it.
+template <bool NK>
+static ACCEL_INLINE const float* grouped_x(const KernelArgs* args, const float* x, void* local) {
+  const QuantMatMulParams* p = quant_params(args->params);
+  if (p->activations == kWide) return x;
+  float* row = (float*)((char*)local + (NK ? nk_local(p) : kn_local(p)));
+  round_rows(x, p->K, p->activations, row);
+  return row;
 }
 
 // One row through the weight as stored; p.M is 1.
@@ -123,12 +154,11 @@ static void grouped_padding(const Grouped& g, const Rect& r) {
     for (u32 n = r.n0; n < r.n1; ++n) g.out[t * g.N + n] = 0.0f;
 }
 
-// A chunk owns a range of columns, and of experts where the columns do not feed all threads. Each:
-// every row streams the weight; otherwise many rows of an expert share it.
-template <bool NK, bool Each, class Weight>
-static void grouped_run(const KernelArgs* args, const Weight& all, u32 chunk, u32 n_chunks,
-                        void* local) {
-  const Grouped g = grouped_of(args);
+// A chunk owns a range of columns, and of experts where the columns do not feed all threads:
+// run(product over an expert's rows, first row, weight, columns).
+template <class Weight, class Run>
+static ACCEL_INLINE void grouped_experts(const Grouped& g, const Weight& all, u32 chunk,
+                                         u32 n_chunks, const Run& run) {
   const Product experts = {g.experts, g.K, g.N, nullptr, nullptr};
   const Rect r = product_range(experts, 1, chunk, n_chunks);
   if (r.n0 == r.n1) return;
@@ -136,19 +166,47 @@ static void grouped_run(const KernelArgs* args, const Weight& all, u32 chunk, u3
   for (u32 e = r.m0; e < r.m1; ++e) {
     const u32 begin = g.offsets[e], end = g.offsets[e + 1];
     if (begin == end) continue;
-    const auto weight = weight_from(all, (u64)e * g.K * g.N);
     const float* bias = g.bias ? g.bias + (u64)e * g.N : nullptr;
-    if (!Each && end - begin > kGroupedStream) {
-      const Product p = {end - begin, g.K, g.N, bias, g.out + (u64)begin * g.N};
-      const float* px = (const float*)args->shared + (u64)begin * grouped_width<NK>(g.K);
-      grouped_rows<NK>(p, weight, {r.n0, r.n1, 0, p.M}, px, (float*)local);
-      continue;
-    }
-    for (u64 t = begin; t < end; ++t) {
-      const Product p = {1, g.K, g.N, bias, g.out + t * g.N};
-      grouped_row<NK>(p, g.x + t * g.K, weight, {r.n0, r.n1, 0, 1}, (float*)local);
-    }
+    const Product p = {end - begin, g.K, g.N, bias, g.out + (u64)begin * g.N};
+    run(p, begin, weight_from(all, (u64)e * g.K * g.N), Rect{r.n0, r.n1, 0, p.M});
   }
+}
+
+// Each: every row streams the weight; otherwise many rows of an expert share it.
+template <bool NK, bool Each, class Weight>
+static void grouped_run(const KernelArgs* args, const Weight& all, u32 chunk, u32 n_chunks,
+                        void* local) {
+  const Grouped g = grouped_of(args);
+  const auto run = [&](const Product& p, u64 begin, const auto& weight, const Rect& r) {
+    if (!Each && p.M > kGroupedStream) {
+      const float* px = (const float*)args->shared + begin * grouped_width<NK>(g.K);
+      return grouped_rows<NK>(p, weight, r, px, (float*)local);
+    }
+    for (u64 m = 0; m < p.M; ++m) {
+      const Product one = {1, p.K, p.N, p.bias, p.out + m * p.N};
+      const float* x = grouped_x<NK>(args, g.x + (begin + m) * g.K, local);
+      grouped_row<NK>(one, x, weight, {r.n0, r.n1, 0, 1}, (float*)local);
+    }
+  };
+  grouped_experts(g, all, chunk, n_chunks, run);
+}
+
+// Rows rounded to int8: both operators share tiles of the weight.
+template <bool Int4, class Weight>
+static void grouped_by_int8(const KernelArgs* args, const Weight& all, u32 chunk, u32 n_chunks,
+                            void* local) {
+  const Grouped g = grouped_of(args);
+  const u32 group = quant_params(args->params)->group;
+  const Int8Activations a = int8_activations(args);
+  const auto run = [&](const Product& p, u64 begin, const auto& weight, const Rect& r) {
+    const u64 block = begin * (p.K / group);
+    const Int8Activations own = {a.q + begin * p.K, a.scale + block, a.sum + block};
+    int8_rectangle<Int4>(p, weight, own, group, r, local);
+    if (!p.bias) return;
+    for (u64 m = 0; m < p.M; ++m)
+      for (u32 n = r.n0; n < r.n1; ++n) p.out[m * p.N + n] += p.bias[n];
+  };
+  grouped_experts(g, all, chunk, n_chunks, run);
 }
 
 // ---------------------------------------------------------------- kernels
@@ -188,4 +246,16 @@ static void grouped_nk_int8(const KernelArgs* args, u32 chunk, u32 n_chunks, voi
 template <bool NK, bool Each>
 static void grouped_any_int8(const KernelArgs* args, u32 chunk, u32 n_chunks, void* local) {
   grouped_run<NK, Each>(args, grouped_int8_weight(args), chunk, n_chunks, local);
+}
+
+template <class Plane>
+static void grouped_int4_by_int8(const KernelArgs* args, u32 chunk, u32 n_chunks, void* local) {
+  const Int4Weight<Plane> w = grouped_int4_weight<Plane>(args);
+  const Int4Columns<Plane> columns = {(const char*)w.codes, shape_of(args->params)->K / 2, w};
+  grouped_by_int8<true>(args, columns, chunk, n_chunks, local);
+}
+static void grouped_int8_by_int8(const KernelArgs* args, u32 chunk, u32 n_chunks, void* local) {
+  const Int8Weight w = grouped_int8_weight(args);
+  const Int8Columns columns = {(const char*)w.q, shape_of(args->params)->K, w.scales};
+  grouped_by_int8<false>(args, columns, chunk, n_chunks, local);
 }
