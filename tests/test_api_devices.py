@@ -276,3 +276,28 @@ def test_the_default_queue_closes_with_its_device():
     with pytest.raises(accel.BindError, match="device's own and must stay open") as e:
         device.queue.close()
     assert e.value.code == "lifetime" and not device.queue.closed
+
+
+def test_a_mapped_buffer_does_not_close(device):
+    buffer = device.new_buffer(accel.F32, 4)
+    with pytest.raises(accel.BindError) as caught:
+        buffer.access(lambda array: buffer.close())
+    assert caught.value.code == "lifetime"
+    buffer.close()
+
+
+def test_a_queue_takes_its_own_device_s_buffers_and_must_be_open(device):
+    other = accel.open_cpu(threads=1)
+    foreign = other.new_buffer(accel.F32, 4)
+    for call in (
+        lambda: device.queue.write_buffer(foreign, 0, np.ones(4, "f4")),
+        lambda: device.queue.read_buffer(foreign),
+    ):
+        with pytest.raises(accel.BindError) as caught:
+            call()
+        assert caught.value.code == "foreign"
+    queue = device.new_queue("closing")
+    queue.close()
+    with pytest.raises(accel.BindError) as caught:
+        queue.read_buffer(device.new_buffer(accel.F32, 4))
+    assert caught.value.code == "lifetime"

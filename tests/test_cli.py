@@ -161,6 +161,9 @@ def test_ids_that_are_none(capfd, tmp_path):
 
 def spawn(*args, **options):
     command = [sys.executable, "-m", "accel", *args, "--model", checkpoint_path()]
+    # A shell that starts tests in the background has them ignore Ctrl-C; their children too.
+    if sys.platform != "win32":
+        options["preexec_fn"] = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)
     return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, **options)
 
 

@@ -418,7 +418,6 @@ def test_p26_52_a_call_that_cannot_be_right_is_refused_at_once(model, call, erro
         ({"kv": "bf16"}, "'f16' or 'f32'"),
         ({"context": 0}, "context is 0"),
         ({"context": 8193}, "at most the checkpoint's 8192"),
-        ({"context": 2.0}, "context is 2.0"),
         ({"activations": "f32"}, "activations is 'f32'"),
         ({"activations": 8}, "activations is 8"),
     ],

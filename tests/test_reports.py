@@ -1,5 +1,6 @@
 """What a plan says of itself: explain, Graphviz, memory maps, traces, progress."""
 
+import gc
 import json
 import re
 import xml.etree.ElementTree
@@ -306,3 +307,16 @@ def test_unsupported_carries_each_rejected_kernel(rt, monkeypatch):
     ]
     assert error.rejected[0].kernel == "silu_f32" and error.rejected[0].why == "reads f32"
     assert all(str(r) in str(error) for r in error.rejected) and error.problems == []
+
+
+def test_a_trace_that_is_dropped_ends(rt, tmp_path):
+    builder = rt.new_builder("dropped")
+    builder.output("y", T.silu(builder.input("x", accel.F32, [8])))
+    plan = builder.compile()
+    trace = plan.trace(tmp_path / "t.json")
+    trace.__enter__()
+    del trace
+    gc.collect()
+    with plan.trace(tmp_path / "again.json"):
+        assert plan.submit({"x": np.ones(8, "f4"), "y": np.zeros(8, "f4")}).wait()
+    assert (tmp_path / "again.json").stat().st_size > 100

@@ -447,3 +447,27 @@ def test_leaving_python_with_work_in_flight_is_clean():
     for _ in range(3):
         result = run(EXIT)
         assert (result.returncode, result.stderr) == (0, "")
+
+
+def test_p26_25_close_returns_when_the_fences_are_done_and_every_close_waits():
+    """Also one that comes second; then runtime and device close at once."""
+    for _ in range(50):
+        device = accel.open_cpu(threads=1)
+        runtime = accel.Runtime(device)
+        builder = runtime.new_builder("closing")
+        x = builder.input("x", accel.F32, [64, 64])
+        y = x
+        for _ in range(6):
+            y = T.matmul(y, x)
+        builder.output("y", y)
+        plan = builder.compile(max_in_flight=2)
+        arrays = {"x": np.ones((64, 64), np.float32) / 64}
+        fences = [plan.submit(arrays | {"y": np.zeros((64, 64), np.float32)}) for _ in range(2)]
+        other = threading.Thread(target=plan.close)
+        other.start()
+        plan.close()
+        assert all(fence.done for fence in fences)
+        assert all(fence.wait() for fence in fences)
+        other.join()
+        runtime.close()
+        device.close()
