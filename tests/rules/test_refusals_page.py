@@ -4,7 +4,7 @@ import re
 
 import pytest
 from test_host_refusals import ALL as HOST
-from test_host_refusals import MODELS
+from test_llm_refusals import MODELS
 from test_op_errors import ALL as OPERATORS
 from tree import ROOT, files
 
