@@ -12,7 +12,10 @@ export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
 export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
 export HF_HUB_OFFLINE=1 PYTHONDONTWRITEBYTECODE=1
 
-.venv/bin/cmake -S . -B "$build" -G Ninja -DCMAKE_MAKE_PROGRAM="$PWD/.venv/bin/ninja" -DCMAKE_BUILD_TYPE=RelWithDebInfo \
+# Races are between threads, not between tables: one beside base is enough for them.
+isas=""
+[ "$kind" = thread ] && isas=avx2
+.venv/bin/cmake -S . -B "$build" -G Ninja -DACCEL_ISAS="$isas" -DCMAKE_MAKE_PROGRAM="$PWD/.venv/bin/ninja" -DCMAKE_BUILD_TYPE=RelWithDebInfo \
   -DACCEL_SANITIZE="$kind" -DACCEL_TESTS=ON -DACCEL_PYTHON=ON -DPython_EXECUTABLE="$python" \
   -Dpybind11_DIR="$("$python" -m pybind11 --cmakedir)" >/dev/null
 .venv/bin/cmake --build "$build" --target cpp_tests
