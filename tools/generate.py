@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Write what follows from the op table: python/accel/tensor.py, python/accel/_core.pyi and
-docs/operators.md. With --check nothing is written and a stale file fails.
+"""Write what follows from the op table: python/accel/tensor.py, python/accel/_core.pyi,
+docs/operators.md and cpp/graph/operators.h. With --check nothing is written and a stale file fails.
 
     python tools/generate.py [--check]
 
@@ -14,6 +14,8 @@ import importlib.util
 import sys
 import textwrap
 from pathlib import Path
+
+from operators_h import operators_h
 
 ROOT = Path(__file__).resolve().parent.parent
 TEMPLATES = ROOT / "tools" / "templates"
@@ -205,6 +207,7 @@ def main() -> int:
         "python/accel/tensor.py": tensor_py(ops),
         "python/accel/_core.pyi": core_pyi(ops),
         "docs/operators.md": operators_md(ops),
+        "cpp/graph/operators.h": operators_h(ops),
     }
     stale = 0
     for name, text in files.items():
