@@ -14,9 +14,7 @@ class Pipeline {
   Pipeline(PlanData& p, const Progress& progress, bool verify)
       : p_(p), progress_(progress), verify_(verify) {}
   // The stage of the passes that follow, and how many there are.
-  void stage(const char* name, int total, int done = 0) {
-    stage_ = name, total_ = total, done_ = done;
-  }
+  void stage(const char* name, int total) { stage_ = name, total_ = total, done_ = 0; }
   void run(void (*pass)(PlanData&), void (*verify)(const PlanData&)) {
     pass(p_);
     check(verify);
@@ -47,7 +45,7 @@ static PlanData run_passes(Graph graph, const Limits& limits, const Progress& pr
   p.limits = limits;
   p.graph = std::move(graph);
   Pipeline passes(p, progress, verify);
-  passes.stage("check", 3, 1);  // the graph as a whole was the first
+  passes.stage("check", 2);
   passes.run(infer, verify_infer);
   passes.run(prune, verify_prune);
   passes.run(select, verify_select);

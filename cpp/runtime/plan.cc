@@ -48,6 +48,15 @@ void check_compile_options(const char* call, const CompileOptions& options,
     throw bind_error("lifetime", "pool", options.pool->text() + " is closed and must be open");
 }
 
+// The graph as a whole is the first of the three checks; the planner reports the other two.
+static Progress counted_on(const Progress& progress) {
+  if (!progress) return {};
+  return [&progress](const std::string& stage, int done, int total) {
+    const int before = stage == "check" ? 1 : 0;
+    progress(stage, done + before, total + before);
+  };
+}
+
 PlanPtr Plan::compile(const Builder& builder, const CompileOptions& options) {
   check_fork();
   const RuntimePtr runtime = runtime_of(builder, "compile");
@@ -62,9 +71,9 @@ PlanPtr Plan::compile(const Builder& builder, const CompileOptions& options) {
   const DevicePtr& device = runtime->device();
   Limits limits = device->limits();
   limits.pack = options.pack;
-  PlanData data = options.naive
-                      ? make_naive_plan(std::move(graph), limits)
-                      : make_plan(std::move(graph), limits, options.progress, options.verify);
+  PlanData data = options.naive ? make_naive_plan(std::move(graph), limits)
+                                : make_plan(std::move(graph), limits, counted_on(options.progress),
+                                            options.verify);
   return compile_data(runtime, std::move(data), options);
 }
 
