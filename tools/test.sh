@@ -13,6 +13,8 @@ case ${1:-} in
   --isa)
     exec env ACCEL_CPU_ISA="$2" ACCEL_TEST_ISA="$2" $python -m pytest -q -m "not slow and not peers and not rules" "${@:3}" ;;
   --release)
+    tools/sanitize.sh address,undefined whole
+    tools/sanitize.sh thread whole
     $build/test_random_graphs 100000 20001
     exec env ACCEL_FUZZ_PROGRAMS=100000 ACCEL_FUZZ_MUTANTS=1000000 $python -m pytest -q --timeout 0 \
       tests/fuzz/test_builder_fuzz.py tests/fuzz/test_headers_fuzz.py ;;
