@@ -55,11 +55,7 @@ void CpuProgram::resolve(const PlanData& plan) {
       shared_bytes_ = std::max(shared_bytes_, int64_t(kernel.shared_bytes(params)));
     if (kernel.local_bytes)
       local_stride_ = std::max(local_stride_, int64_t(kernel.local_bytes(params)));
-    const accel::Step& node = plan.steps[size_t(c.step)];
-    if (core_->options.check && !node.def->checks.empty()) {
-      step.check = int(checks_.size());
-      checks_.push_back({node.call, plan.graph.node(node.node).site});
-    }
+    if (core_->options.check) add_check(plan, c, step);
     operands += c.operands.size();
     params_.insert(params_.end(), c.params.begin(), c.params.end());
     scalar_index_.insert(scalar_index_.end(), c.scalars.begin(), c.scalars.end());
@@ -67,6 +63,13 @@ void CpuProgram::resolve(const PlanData& plan) {
   }
   for (const int i : scalar_index_) ACCEL_CHECK(i >= 0 && size_t(i) < plan.graph.scalars.size());
   scalar_bits_.resize(scalar_index_.size());
+}
+
+void CpuProgram::add_check(const PlanData& plan, const Command& c, Step& step) {
+  const accel::Step& node = plan.steps[size_t(c.step)];
+  if (node.def->checks.empty()) return;
+  step.check = int(checks_.size());
+  checks_.push_back({node.call, plan.graph.node(node.node).site});
 }
 
 void CpuProgram::allocate(const PlanData& plan) {

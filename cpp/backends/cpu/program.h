@@ -46,6 +46,7 @@ class CpuProgram : public Program {
     int check;                      // of checks_, or -1
   };
   void resolve(const PlanData& plan);
+  void add_check(const PlanData& plan, const Command& command, Step& step);
   void allocate(const PlanData& plan);
   void fill(void* arena) const;
   std::optional<Error> run_step(const Step& step, const Execution& execution);
