@@ -1,13 +1,12 @@
 """Operators against formulas and packages that share nothing with this library."""
 
+import gguf
 import numpy as np
 import pytest
 from accel import quant
 from accel import tensor as T
 from conftest import open_runtime
 from runner import Graph, equal_bits, oracle, run, within
-
-gguf = pytest.importorskip("gguf")
 
 
 def attention(q, k, v, length, base, scale):
