@@ -293,7 +293,7 @@ bool measure(Machine& m, const Row& r, const Options& o, char* memory) {
   std::vector<void*> buffers = {x.data(), nullptr};
   buffers.resize(r.weight == '4' ? 5 : r.weight == '8' ? 3 : 2);
   buffers.push_back(out.data());
-  Call call(m, r.kernel, {r.M, r.K, r.N, is_nk(r), r.group, r.zeros}, buffers);
+  Call call(m, r.kernel, {r.M, r.K, r.N, is_nk(r), r.group, r.zeros, 0}, buffers);
   point(call, r, planes, memory);
   call.run(m.pool);
   if (!right(r, level, planes, memory, x.data(), out.data())) {

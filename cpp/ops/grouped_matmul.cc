@@ -9,8 +9,7 @@ extern const OpDef def_grouped_matmul = {
     .name = "grouped_matmul",
     .doc =
         "Multiply each row of x by its expert's weight; the rows of one expert share what is read "
-        "of "
-        "it.\n\n"
+        "of it.\n\n"
         "Rows arrive ordered by expert: expert e has counts[e] of them, in order of e, clamped to "
         "the rows there\n"
         "are. out[t] is x[t] times the weight of t's expert, plus bias[e] where one is given. Rows "
