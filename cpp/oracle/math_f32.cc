@@ -78,54 +78,21 @@ F m_mul_error(F a, F b, F p) {
 
 }  // namespace
 
-float exp_f32(float x, Level level) {
-  level_now = level;
-  return math_exp(x);
-}
-
-float sin_f32(float x, Level level) {
-  level_now = level;
-  return math_sin(x);
-}
-
-float cos_f32(float x, Level level) {
-  level_now = level;
-  return math_cos(x);
-}
-
-float tanh_f32(float x, Level level) {
-  level_now = level;
-  return math_tanh(x);
-}
-
-float silu_f32(float x, Level level) {
-  level_now = level;
-  return math_silu(x);
-}
-
-float log_f32(float x, Level level) {
-  level_now = level;
-  return math_log(x);
-}
-
-float sigmoid_f32(float x, Level level) {
-  level_now = level;
-  return math_sigmoid(x);
-}
-
-float softplus_f32(float x, Level level) {
-  level_now = level;
-  return math_softplus(x);
-}
-
-float gelu_erf_f32(float x, Level level) {
-  level_now = level;
-  return math_gelu_erf(x);
-}
-
-float gelu_tanh_f32(float x, Level level) {
-  level_now = level;
-  return math_gelu_tanh(x);
-}
+#define ACCEL_AT_LEVEL(name)               \
+  float name##_f32(float x, Level level) { \
+    level_now = level;                     \
+    return math_##name(x);                 \
+  }
+ACCEL_AT_LEVEL(exp)
+ACCEL_AT_LEVEL(sin)
+ACCEL_AT_LEVEL(cos)
+ACCEL_AT_LEVEL(tanh)
+ACCEL_AT_LEVEL(silu)
+ACCEL_AT_LEVEL(log)
+ACCEL_AT_LEVEL(sigmoid)
+ACCEL_AT_LEVEL(softplus)
+ACCEL_AT_LEVEL(gelu_erf)
+ACCEL_AT_LEVEL(gelu_tanh)
+#undef ACCEL_AT_LEVEL
 
 }  // namespace accel::oracle
