@@ -121,6 +121,9 @@ def load(
         if device is None:
             device = owned = accel.open_cpu()
         weights = Weights(found.file, list(model.parts()), device, progress)
+        if activations is not None and all(h.form == "array" for h in weights.held.values()):
+            must = "None: the checkpoint holds no quantized weight whose activations it would round"
+            raise attr_error("load", "activations", repr(activations), must)
         for name, array in model.constants().items():
             weights.constant(name, array)
         engine = Engine(device, model, weights, _KV[kv], activations, progress)
