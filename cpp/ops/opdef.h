@@ -80,6 +80,7 @@ struct AttrSpec {
   bool positional = false;  // stands behind the operands; otherwise keyword-only
   const char* fallback =
       nullptr;  // default of an optional one, as Python writes it ("-1", "'kn'", "None")
+  bool late = false;  // a scalar whose declaration is looked at behind OpDef::rest
 };
 
 struct Attr {
@@ -193,6 +194,9 @@ struct OpDef {
   std::vector<AttrSpec> attrs;
   // Types of the results (none for an operator that only writes a state). Throws Refusal.
   std::vector<Type> (*infer)(const Call&);
+  // The clauses of the list of refusals that come behind undeclared scalars and stale states, or
+  // null.
+  void (*rest)(const Call&) = nullptr;
   void (*params)(const Call&, Params&);
   std::vector<KernelRow> kernels;
   int writes = -1;  // slot of the state that the node writes, or -1
