@@ -279,7 +279,8 @@ class Recording {
     for (size_t i = 0; i < def_.attrs.size(); ++i) {
       const AttrSpec& spec = def_.attrs[i];
       Attr& a = call_.attrs[i];
-      if (!a.set || spec.late != late || (spec.type != AttrType::scalar_f32 && spec.type != AttrType::scalar_u32))
+      if (!a.set || spec.late != late ||
+          (spec.type != AttrType::scalar_f32 && spec.type != AttrType::scalar_u32))
         continue;
       const ScalarKind kind = spec.type == AttrType::scalar_f32 ? ScalarKind::F32 : ScalarKind::U32;
       a.scalar = b_->find_scalar(a.s);
