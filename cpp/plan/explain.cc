@@ -96,9 +96,7 @@ static std::string steps_text(const PlanData& p) {
     copies += is_copy(step);
     const bool together =
         s > 0 && s < p.commands.size() && p.commands[s].dispatch == p.commands[s - 1].dispatch;
-    text += std::string(together              ? "  + "
-                        : step.barrier_before ? "  | "
-                                              : "    ") +
+    text += std::string(step.barrier_before ? "  |" : "   ") + (together ? "+" : " ") +
             std::to_string(s) + " ";
     if (entry) text += selection_text(*entry);
     text += operands_text(p, step);

@@ -67,17 +67,21 @@ static bool is_group(const PlanData& p, const ValueIndex& index, const std::vect
   return true;
 }
 
-// Where the group that step s would follow begins, or -1.
-static int group_before(const PlanData& p, const std::vector<int>& writers, int s) {
-  int first = -1;
+// The earliest step with which a group can begin that step s ends, or -1.
+static int group_before(const PlanData& p, const ValueIndex& index, const std::vector<int>& writers,
+                        int s) {
+  std::vector<int> starts;
   for (const int v : p.steps[size_t(s)].reads_value) {
     const int writer = writers[size_t(v)];
     if (writer < 0 || s - writer >= kLongest) continue;
     const Step& step = p.steps[size_t(writer)];
-    const int begin = step.group >= 0 ? step.group : step.def->tiles ? writer : -1;
-    if (begin >= 0 && (first < 0 || begin < first)) first = begin;
+    if (step.group >= 0) starts.push_back(step.group);
+    else if (step.def->tiles) starts.push_back(writer);
   }
-  return first;
+  std::sort(starts.begin(), starts.end());
+  for (const int first : starts)
+    if (is_group(p, index, writers, first, s)) return first;
+  return -1;
 }
 
 static std::string name_of(const PlanData& p, int s) {
@@ -106,9 +110,8 @@ void fuse(PlanData& p) {
   const std::vector<int> writers = writers_of(p);
   for (int s = 0; s < int(p.steps.size()); ++s) {
     if (!p.steps[size_t(s)].def->packs) continue;
-    const int first = group_before(p, writers, s);
-    if (first < 0 || !is_group(p, index, writers, first, s)) continue;
-    for (int t = first; t <= s; ++t) p.steps[size_t(t)].group = first;
+    const int first = group_before(p, index, writers, s);
+    for (int t = first; first >= 0 && t <= s; ++t) p.steps[size_t(t)].group = first;
   }
   tell(p);
 }
