@@ -311,6 +311,18 @@ def test_a_buffer_of_another_device(plan):
     assert codes(caught.value) == {"x": "foreign"}
 
 
+def test_a_fence_of_another_device_orders_nothing_here(rt, plan):
+    x, y = arrays()
+    there = record(accel.Runtime(accel.open_cpu(threads=1))).compile()
+    foreign = there.submit({"x": x, "y": y}, {"f": 1})
+    refused = plan.submit({"x": x, "y": y}, {"f": 1}, after=[foreign])
+    with pytest.raises(accel.BindError, match="after holds a fence of another device") as caught:
+        refused.wait()
+    assert caught.value.code == "foreign"
+    assert foreign.wait()
+    assert plan.submit({"x": x, "y": y}, {"f": 1}).wait()
+
+
 def test_p26_33_a_buffer_closed_after_bind_is_found_at_submit(rt, plan):
     x, y = arrays()
     buffer = rt.device.buffer(x)

@@ -188,7 +188,9 @@ print(identity_of(accel.Runtime(accel.open_cpu(threads=1))).hex)
 
 def test_identities_are_the_same_in_another_process(rt):
     code = SCRIPT.format(tests=str(ROOT / "tests"))
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    # The same module: without the site folder where this process has none.
+    python = [sys.executable, *(["-S"] if sys.flags.no_site else [])]
+    result = subprocess.run([*python, "-c", code], capture_output=True, text=True)
     assert result.stdout.strip() == identity_of(rt).hex, result.stderr
 
 

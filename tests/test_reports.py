@@ -108,7 +108,7 @@ def test_to_dot_holds_data_edges_barriers_and_shared_bytes(plan):
     assert ("p0", "s0", "") in edges and ("s0", "s1", "") in edges
     shared = [c for _, _, c in edges if "dotted" in c]
     assert shared and all(re.search(r"bytes \[\d+:\d+\]", c) for c in shared)
-    assert dot.count("peripheries=2") == plan.explain().count("\n  | ")
+    assert dot.count("peripheries=2") == plan.explain().count("\n  |")
 
 
 def test_names_that_need_quoting_are_quoted(rt):

@@ -135,8 +135,8 @@ void add_builder(py::module_& m) {
            "compile(label=None, max_in_flight=1, pool=None, fuse=True, progress=None): compile the "
            "graph.\n\n"
            "max_in_flight submissions run at a time, each in a graph instance with transients of "
-           "its own, made on\ndemand. pool lends the transients. fuse=False would switch kernels "
-           "over several nodes off; there is none\nyet. progress is called as f(stage, done, "
+           "its own, made on\ndemand. pool lends the transients. fuse=False runs every node by "
+           "itself; no bit\nchanges. progress is called as f(stage, done, "
            "total) and stops the compile by raising.")
       .def("identity", builder_identity,
            "The identity that compile with these options would give its plan.");

@@ -122,10 +122,12 @@ class Fence {
   void on_done(std::function<void()> callback);
 
   // By the library: signal once; wait without delivering the error; how long wait() spins before it
-  // sleeps.
+  // sleeps; what the queues of one device share, null for a fence that failed before any queue.
   void signal(std::optional<Error> error, const FenceStats& stats = {});
   bool wait_quiet(double seconds = -1, const std::function<void()>& poll = {}) const;
   void set_spin(int64_t spin_ns);
+  void set_origin(const void* host);
+  const void* origin() const;
 
   Fence();
   ~Fence();

@@ -10,6 +10,7 @@ struct Fence::Shared {
   std::atomic<bool> done{false};
   std::atomic<bool> observed{false};
   std::atomic<int64_t> spin_ns{50000};
+  const void* origin = nullptr;  // written before anyone else has the fence
   // Written before `done`, never afterwards.
   std::optional<Error> error;
   FenceStats stats;
@@ -27,6 +28,13 @@ std::shared_ptr<Fence> Fence::failed(Error error) {
   stats.queued_ns = stats.started_ns = stats.finished_ns = now_ns();
   fence->signal(std::move(error), stats);
   return fence;
+}
+
+void Fence::set_origin(const void* host) {
+  p_->origin = host;
+}
+const void* Fence::origin() const {
+  return p_->origin;
 }
 
 bool Fence::done() const {

@@ -85,6 +85,7 @@ FencePtr Worker::enqueue(Work work, std::vector<FencePtr> after, std::shared_ptr
   State& s = *s_;
   auto fence = std::make_shared<Fence>();
   fence->set_spin(s.host->spin_ns());
+  fence->set_origin(s.host.get());
   // Declared before the lock: a refused job is dropped after it.
   Job job{std::move(work), std::move(after), std::move(keep), fence, {}};
   job.stats.queued_ns = now_ns();
@@ -221,6 +222,12 @@ WorkerQueue::~WorkerQueue() {
 
 FencePtr WorkerQueue::enqueue(Worker::Work work, std::vector<FencePtr> after) {
   if (forked()) return Fence::failed(fork_error());
+  for (const FencePtr& fence : after)
+    if (fence->origin() && fence->origin() != host_.get())
+      return Fence::failed(bind_error(
+          "foreign", "after",
+          "after holds a fence of another device and must hold fences of the device of queue " +
+              label));
   return worker_->enqueue(std::move(work), std::move(after), shared_from_this());
 }
 

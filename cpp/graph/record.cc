@@ -120,8 +120,10 @@ class Recording {
       call_.results = def_.infer(call_);
       check_layout();
       check_results();
-      resolve_scalars();
+      resolve_scalars(false);
       check_stale();
+      if (def_.rest) def_.rest(call_);
+      resolve_scalars(true);
     } catch (const Refusal& r) {
       add_refusal(b_, def_.name, r, site_);
       return poison();
@@ -273,11 +275,12 @@ class Recording {
             "result is " + t.shape.to_string() + " and must have at most 2^63-1 elements"};
   }
 
-  void resolve_scalars() {
+  void resolve_scalars(bool late) {
     for (size_t i = 0; i < def_.attrs.size(); ++i) {
       const AttrSpec& spec = def_.attrs[i];
       Attr& a = call_.attrs[i];
-      if (!a.set || (spec.type != AttrType::scalar_f32 && spec.type != AttrType::scalar_u32))
+      if (!a.set || spec.late != late ||
+          (spec.type != AttrType::scalar_f32 && spec.type != AttrType::scalar_u32))
         continue;
       const ScalarKind kind = spec.type == AttrType::scalar_f32 ? ScalarKind::F32 : ScalarKind::U32;
       a.scalar = b_->find_scalar(a.s);

@@ -121,12 +121,15 @@ static std::vector<Type> infer(const Call& c) {
   require_heads(c);
   require_dtype(c, lengths, DType::U32);
   require_elements(c, lengths, sequences_of(c));
-  require_pages(c);
-  require_form(c);
-  require_options(c);
   const Shape& query = c.in[q].shape;
   if (query.rank() == 4) return {Type{DType::F32, {query[0], query[2], query[3]}}};
   return {Type{DType::F32, query}};
+}
+
+static void rest(const Call& c) {
+  require_pages(c);
+  require_form(c);
+  require_options(c);
 }
 
 static void params(const Call& c, Params& p) {
@@ -210,7 +213,7 @@ extern const OpDef def_attention = {
          {"block", AttrType::integer, "positions of a page; goes with pages", false, false, "0"},
          {"base_name", AttrType::scalar_u32,
           "name of a declared u32 scalar: position of the first row of a prefill", false, false,
-          "None"},
+          "None", true},
          {"window", AttrType::integer,
           "how many positions a row sees, its own included; all by default", false, false, "None"},
          {"soft_cap", AttrType::real,
@@ -219,6 +222,7 @@ extern const OpDef def_attention = {
           "'f16', over f16 caches: q, and the exponentials that meet v, are rounded to f16", false,
           false, "None"}},
     .infer = infer,
+    .rest = rest,
     .params = params,
     .kernels = {{Backend::cpu, "attention_f32", not_f32, "attention_block128",
                  "blocks of 128 positions in order"},

@@ -39,6 +39,7 @@ extern const OpDef def_int4_matmul = {
                 int8_row("int4_matmul_int8_f16", int4_by_int8<F16>),
                 int8_row("int4_matmul_int8_bf16", int4_by_int8<BF16>),
                 int8_row("int4_matmul_int8_f32", int4_by_int8<F32>)},
+    .tiles = true,
     .note = activations_note,
 };
 

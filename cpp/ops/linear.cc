@@ -34,6 +34,7 @@ extern const OpDef def_linear = {
                 chain_row("linear_kn_f32_bf16", float_pair<false, F32, BF16>),
                 chain_row("linear_kn_f16_f16", float_pair<false, F16, F16>),
                 chain_row("linear_kn_f16_bf16", float_pair<false, F16, BF16>)},
+    .tiles = true,
 };
 
 }  // namespace accel

@@ -28,6 +28,7 @@ struct Limits {
   int64_t alignment = 64;                // of arena offsets, bytes
   int64_t max_bytes = int64_t(1) << 40;  // of one buffer or arena
   bool pack = false;                     // kernel rows may name a layout of their own for weights
+  bool fuse = false;                     // the executor runs groups of steps piece by piece
 };
 
 // ---------------------------------------------------------------- operands
@@ -79,7 +80,8 @@ struct AttrSpec {
   bool required = true;     // a required one left out is a diagnostic
   bool positional = false;  // stands behind the operands; otherwise keyword-only
   const char* fallback =
-      nullptr;  // default of an optional one, as Python writes it ("-1", "'kn'", "None")
+      nullptr;        // default of an optional one, as Python writes it ("-1", "'kn'", "None")
+  bool late = false;  // a scalar whose declaration is looked at behind OpDef::rest
 };
 
 struct Attr {
@@ -193,6 +195,9 @@ struct OpDef {
   std::vector<AttrSpec> attrs;
   // Types of the results (none for an operator that only writes a state). Throws Refusal.
   std::vector<Type> (*infer)(const Call&);
+  // The clauses of the list of refusals that come behind undeclared scalars and stale states, or
+  // null.
+  void (*rest)(const Call&) = nullptr;
   void (*params)(const Call&, Params&);
   std::vector<KernelRow> kernels;
   int writes = -1;  // slot of the state that the node writes, or -1
@@ -201,6 +206,7 @@ struct OpDef {
   int segments = -1;
   bool views = false;  // accepts strided operands
   bool packs = false;  // elementwise: an operand may be one contiguous run repeated (CONTRACT 8.2)
+  bool tiles = false;  // a product: its kernels' chunks own rectangles of a result [M, N]
   bool internal = false;    // recorded by the library alone
   bool exact = false;       // tier Exact of CONTRACT 23.1
   const char* source = "";  // where a formula comes from

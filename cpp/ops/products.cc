@@ -120,16 +120,16 @@ int64_t infer_int4_columns(const Call& c, int rank, const char* other) {
   require_int4_planes(c, 1);
   require_dtype(c, 0, DType::F32);
   const Shape& a = c.in[0].shape;
+  if (c.weights % a.back() != 0)
+    refuse(ErrorKind::shape, "w.weights",
+           "is " + std::to_string(c.weights) + " and must be a multiple of K, which is " +
+               std::to_string(a.back()) + ", because a is " + a.to_string());
   if (a.rank() != rank)
     refuse_shape(c, 0,
                  "of rank " + std::to_string(rank) +
                      (a.rank() == 3 - rank
                           ? std::string("; ") + other + " takes rank " + std::to_string(a.rank())
                           : ""));
-  if (c.weights % a.back() != 0)
-    refuse(ErrorKind::shape, "w.weights",
-           "is " + std::to_string(c.weights) + " and must be a multiple of K, which is " +
-               std::to_string(a.back()) + ", because a is " + a.to_string());
   require_activations(c, c.group);
   return c.weights / a.back();
 }

@@ -91,6 +91,7 @@ extern const OpDef def_quant_matmul = {
                 panels_row("quant_matmul_kn_panels_f16", by_panels<F16>, packing),
                 int8_row("quant_matmul_int8_f32", by_int8<F32>),
                 int8_row("quant_matmul_int8_f16", by_int8<F16>)},
+    .tiles = true,
     .note = activations_note,
 };
 

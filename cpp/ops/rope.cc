@@ -10,8 +10,7 @@ enum { x, positions, frequencies };
 
 static std::vector<Type> infer(const Call& c) {
   require_dtype(c, x, DType::F32);
-  require_dtype(c, positions, DType::U32);
-  const int64_t dim = c.attr(rotary_dim).i, width = width_of(c.in[x]), rows = rows_of(c.in[x]);
+  const int64_t dim = c.attr(rotary_dim).i, width = width_of(c.in[x]);
   if (dim <= 0 || dim % 2 || dim > width)
     refuse_attr(c, rotary_dim, "positive, even and at most " + std::to_string(width));
   const std::string& pairs = c.attr(pairing).s;
@@ -22,13 +21,17 @@ static std::vector<Type> infer(const Call& c) {
            base ? "is given together with frequencies and must be given alone"
                 : "is None and must be a declared f32 scalar, unless frequencies is given");
   if (table) require_type(c, frequencies, DType::F32, {dim / 2});
-  const int64_t n = c.in[positions].shape.elements();
+  return {Type{DType::F32, c.in[x].shape}};
+}
+
+static void rest(const Call& c) {
+  require_dtype(c, positions, DType::U32);
+  const int64_t n = c.in[positions].shape.elements(), rows = rows_of(c.in[x]);
   if (n > rows || rows % n)
     refuse(ErrorKind::shape, "positions",
            "is " + c.in[positions].shape.to_string() + " with " + std::to_string(n) +
                " entries and must have a count that divides the " + std::to_string(rows) +
                " rows of x " + c.in[x].shape.to_string());
-  return {Type{DType::F32, c.in[x].shape}};
 }
 
 static void params(const Call& c, Params& p) {
@@ -62,6 +65,7 @@ extern const OpDef def_rope = {
                "None"},
               {"pairing", AttrType::text, "'adjacent' or 'halves'", false, false, "'adjacent'"}},
     .infer = infer,
+    .rest = rest,
     .params = params,
     .kernels = {{Backend::cpu, "rope_f32", always, "exact", "writes its result beside x, no copy"}},
     .source = "Su et al., RoFormer, 2021",

@@ -22,6 +22,10 @@ bool is_copy(const Step& step) {
   return step.def->op == Op::copy;
 }
 
+bool follows(const Step& step) {
+  return step.group >= 0 && !step.def->tiles;
+}
+
 ValueIndex::ValueIndex(const PlanData& p) : first_(p.graph.nodes.size() + 1, -1) {
   // A node's own results come before the copies made of them.
   for (int v = int(p.values.size()) - 1; v >= 0; --v) {

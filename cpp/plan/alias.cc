@@ -24,12 +24,26 @@ static void assign(PlanData& p, const std::vector<Transient>& transients,
                          packing.bytes, p.limits.max_bytes, p.limits.max_bytes);
 }
 
+// A group runs as one: what one of its steps is done with is still read by another piece.
+static void keep_groups_apart(const PlanData& p, const std::vector<Transient>& transients,
+                              BitMatrix& sharing) {
+  std::vector<std::vector<int>> used(p.steps.size());  // transients by first step of a group
+  for (int t = 0; t < int(transients.size()); ++t)
+    for (const int user : transients[size_t(t)].users)
+      if (const int group = p.steps[size_t(user)].group; group >= 0)
+        used[size_t(group)].push_back(t);
+  for (const std::vector<int>& members : used)
+    for (const int a : members)
+      for (const int b : members) sharing.clear(a, b);
+}
+
 void alias(PlanData& p) {
   std::vector<int> values;
   const std::vector<Transient> transients = transients_of(p, values);
   const Reach reach(int(p.steps.size()), find_edges(dag_touches(p)));
-  assign(p, transients, values,
-         pack(transients, find_sharing(transients, reach), p.limits.alignment));
+  BitMatrix sharing = find_sharing(transients, reach);
+  keep_groups_apart(p, transients, sharing);
+  assign(p, transients, values, pack(transients, sharing, p.limits.alignment));
 }
 
 void alias_apart(PlanData& p) {

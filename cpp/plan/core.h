@@ -47,6 +47,9 @@ class BitMatrix {
   void set(int row, int column) {
     at(row)[std::size_t(column) / 64] |= uint64_t(1) << (column % 64);
   }
+  void clear(int row, int column) {
+    at(row)[std::size_t(column) / 64] &= ~(uint64_t(1) << (column % 64));
+  }
   void add_row(int row, int other) {
     for (std::size_t i = 0; i < words_; ++i) at(row)[i] |= at(other)[i];
   }

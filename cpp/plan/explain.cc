@@ -85,14 +85,19 @@ static const Selection* entry_of(const PlanData& p, const Step& step, int copies
 }
 
 static std::string steps_text(const PlanData& p) {
-  std::string text = "steps, | marks a barrier:\n";
+  std::string text = p.limits.fuse
+                         ? "steps, | marks a barrier, + what starts with the step before:\n"
+                         : "steps, | marks a barrier:\n";
   int node = 0, copies = 0;
   for (size_t s = 0; s < p.steps.size(); ++s) {
     const Step& step = p.steps[s];
     if (step.node != node) node = step.node, copies = 0;
     const Selection* entry = entry_of(p, step, copies);
     copies += is_copy(step);
-    text += std::string(step.barrier_before ? "  | " : "    ") + std::to_string(s) + " ";
+    const bool together =
+        s > 0 && s < p.commands.size() && p.commands[s].dispatch == p.commands[s - 1].dispatch;
+    text += std::string(step.barrier_before ? "  |" : "   ") + (together ? "+" : " ") +
+            std::to_string(s) + " ";
     if (entry) text += selection_text(*entry);
     text += operands_text(p, step);
   }
@@ -109,7 +114,10 @@ std::string explain(const PlanData& p) {
   std::string text =
       "plan " + (p.label.empty() ? "without a label" : p.label) + ": " + name_of(p.limits.backend) +
       " " + p.limits.isa + ", " + std::to_string(p.graph.nodes.size()) + " nodes, " +
-      std::to_string(p.steps.size()) + " steps, " + std::to_string(barriers) + " barriers\n";
+      std::to_string(p.steps.size()) + " steps, " + std::to_string(barriers) + " barriers";
+  if (p.limits.fuse && !p.commands.empty())
+    text += ", " + std::to_string(p.commands.back().dispatch + 1) + " dispatches";
+  text += "\n";
   text += planner::memory_text(p) + planner::ports_text(p) + planner::steps_text(p);
   return text;
 }

@@ -32,6 +32,13 @@ void verify_materialize(const PlanData& p);
 void order(PlanData& p);
 void verify_order(const PlanData& p);
 
+// fuse: groups of steps; of which a line is added to the selections. Nothing without Limits::fuse.
+void fuse(PlanData& p);
+void verify_fuse(const PlanData& p);
+// Held to the bytes, when places are known: no step of a group touches what an earlier one touches,
+// but for the very elements of a result.
+void verify_fused_places(const PlanData& p);
+
 // live: users of each value.
 void live(PlanData& p);
 void verify_live(const PlanData& p);
@@ -63,6 +70,8 @@ void verify_record(const PlanData& p);
 [[noreturn]] void fail(const char* pass, const PlanData& p, int step, const std::string& text);
 
 bool is_copy(const Step& step);
+// A step that runs on each piece of what the products of its group write.
+bool follows(const Step& step);
 // Index of a recorded node's result in values, or -1 when it was pruned.
 class ValueIndex {
  public:

@@ -65,6 +65,9 @@ struct Step {
   // input slot, or -1; empty where there is none. Such a copy names the slot, others have -1.
   std::vector<int> operand_copies;
   int copied_slot = -1;
+  // The first step of the group that it belongs to, or -1: products cut alike, and elementwise
+  // steps that follow them on each piece of their results (fuse).
+  int group = -1;
   bool barrier_before = false;
 };
 
@@ -75,6 +78,10 @@ struct Command {
   std::vector<int> scalars;      // indices of declared scalars, in attribute order
   bool barrier_before = false;
   int step = 0;
+  // Commands of one dispatch start together. One that follows runs on each piece of what the
+  // products of its dispatch have just written.
+  int dispatch = 0;
+  bool follows = false;
 };
 
 struct GraphMemory {

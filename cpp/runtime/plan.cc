@@ -71,6 +71,7 @@ PlanPtr Plan::compile(const Builder& builder, const CompileOptions& options) {
   const DevicePtr& device = runtime->device();
   Limits limits = device->limits();
   limits.pack = options.pack;
+  limits.fuse &= options.fuse;
   PlanData data = options.naive ? make_naive_plan(std::move(graph), limits)
                                 : make_plan(std::move(graph), limits, counted_on(options.progress),
                                             options.verify);

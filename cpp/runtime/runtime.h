@@ -25,7 +25,7 @@ struct CompileOptions {
   Progress progress;
   int64_t max_in_flight = 1;  // submissions at a time, each in a graph instance of its own
   TransientPoolPtr pool;      // lends the transients; null: the plan has its own
-  bool fuse = true;     // no kernel of this version spans several nodes: nothing to switch off
+  bool fuse = true;     // steps may run together, and on pieces of one another; no bit changes
   bool pack = false;    // kernels may name a layout for weights; Plan::pack makes such buffers
   bool naive = false;   // tests: no reuse of memory, a barrier before every step
   bool verify = false;  // tests: run each pass's verifier

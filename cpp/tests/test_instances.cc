@@ -83,7 +83,8 @@ TEST(test_a_second_graph_of_a_pool_fails_where_its_execution_starts) {
   CHECK_EQ(code_of(clash), "in_flight");
   CHECK_EQ(s.result(), 0u);
   // Its own plan too, on another queue; an instance is made, which needs no growth.
-  CHECK_EQ(code_of(s.submit(held, 3, s.two)), "none");
+  const FencePtr own = s.submit(held, 3, s.two);
+  CHECK_THROWS(own->wait(), Error, "pool p is executing one of its graphs");
   CHECK_EQ(pool->graphs(), int64_t(3));
   s.two->flush();
   CHECK_THROWS(s.plan(through_arena(64, false), 1, pool), Error, "must be idle to compile with");

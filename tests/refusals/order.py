@@ -66,7 +66,7 @@ def scatter(p, **given):
 
 def rotate(p, **given):
     o = {"positions": p.u32(4), "rotary_dim": 4, **given}
-    base = o.get("base_name") or p.fscalar()
+    base = o["base_name"] if "base_name" in o else p.fscalar()
     return T.rope(p.f32(4, 8), o["positions"], rotary_dim=o["rotary_dim"], base_name=base)
 
 
@@ -127,6 +127,7 @@ LISTS = {
             Mistake("scales count", "scales", lambda p: p.f16(2), SHAPE, "w.scales", "2|1"),
             Mistake("zeros count", "zeros", lambda p: p.f16(2), SHAPE, "w.zeros", "2|1"),
             Mistake("a dtype", "a", lambda p, s=shape: p.f16(*s), DTYPE, "a", "f16|f32"),
+            Mistake("K", "a", lambda p: p.f32(3, 3, 30), SHAPE, "w.weights", "128|30"),
         )
         for op, shape in (("int4_matvec", (32,)), ("int4_matmul", (2, 32)))
     },
@@ -161,6 +162,7 @@ LISTS = {
         Mistake("scale", "scale_name", lambda p: "s", ATTR, "scale_name", "'s'|declared"),
         Mistake("k stale", "k", lambda p: p.stale(accel.F32, 16, 2, 8), ATTR, "k", "version 0"),
         Mistake("v stale", "v", lambda p: p.stale(accel.F32, 16, 2, 8), ATTR, "v", "version 0"),
+        *PAGES,
     ),
     "linear_attention": (
         linear_attention,
@@ -191,6 +193,8 @@ LISTS = {
     "rope": (
         rotate,
         Mistake("rotary_dim", "rotary_dim", lambda p: 3, ATTR, "rotary_dim", "3|even"),
+        Mistake("base", "base_name", lambda p: "none", ATTR, "base_name", "'none'|declared"),
+        Mistake("positions dtype", "positions", lambda p: p.f32(4), DTYPE, "positions", "f32|u32"),
         Mistake("positions count", "positions", lambda p: p.u32(3), SHAPE, "positions", "3|4"),
     ),
 }
@@ -219,12 +223,4 @@ def pairs_of(op: str, f, *mistakes) -> list[Row]:
     ]
 
 
-def beside_pages() -> list[Row]:
-    """Mistakes of attention's operands before those of its form, which stand at the list's end."""
-    f, *mistakes = LISTS["attention"]
-    early = [m for m in mistakes if m.name not in ("scale", "k stale", "v stale")]
-    found = [both("attention", f, m, p) for m in early for p in PAGES if m.replaces != p.replaces]
-    return [*found, *pairs_of("attention", f, *PAGES)]
-
-
-ORDER = [*(row for op in LISTS for row in pairs_of(op, *LISTS[op])), *beside_pages()]
+ORDER = [row for op in LISTS for row in pairs_of(op, *LISTS[op])]

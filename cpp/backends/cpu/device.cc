@@ -68,6 +68,7 @@ Limits CpuDevice::limits() const {
   l.threads = info_.threads;
   l.alignment = kAlignment;
   l.max_bytes = core_->max_bytes;
+  l.fuse = true;
   return l;
 }
 

@@ -23,11 +23,22 @@ struct Phase {
   void (*run)(const KernelArgs* args, u32 chunk, u32 n_chunks, void* local);
 };
 
+// Rows m0 .. m1 by columns n0 .. n1 of a result [M, N].
+struct Rect {
+  u32 n0, n1, m0, m1;
+};
+
 struct Kernel {
   const char* name;
   Phase phases[2];                          // phases[1].run is null for a kernel of one phase
   u64 (*shared_bytes)(const void* params);  // null: none
   u64 (*local_bytes)(const void* params);   // null: none
+  // Of a product: what a chunk of the second phase owns, and whether the first phase of a call with
+  // other parameters and the same operand 0 leaves the same in the shared scratch.
+  Rect (*owns)(const void* params, u32 chunk, u32 n_chunks) = nullptr;
+  bool (*packs_alike)(const void* params, const void* other) = nullptr;
+  // Of an elementwise kernel: elements lo .. hi of the result.
+  void (*span)(const KernelArgs* args, u64 lo, u64 hi) = nullptr;
 };
 
 // One table an instruction set: groups ended by null, each ended by a kernel without a name. Tables

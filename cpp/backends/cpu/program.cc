@@ -36,33 +36,77 @@ void CpuProgram::resolve(const PlanData& plan) {
   std::unordered_map<std::string_view, const accel_cpu::Kernel*> by_name;
   for (const accel_cpu::Kernel* k : kernels_of(core_->table)) by_name.emplace(k->name, k);
   size_t operands = 0;
-  for (const Command& c : plan.commands) {
+  for (size_t i = 0; i < plan.commands.size(); ++i) {
+    const Command& c = plan.commands[i];
     const auto at = by_name.find(c.row->kernel);
     if (at == by_name.end())
       throw Error(ErrorKind::internal, "internal",
                   std::string("kernel ") + c.row->kernel + " is missing from the table " +
                       core_->table.isa + "; please report this");
-    const accel_cpu::Kernel& kernel = *at->second;
-    const void* params = c.params.data();
-    Step step{&kernel, operands, params_.size(), scalar_index_.size(), {0, 0}, -1};
-    for (int p = 0; p < 2; ++p) {
-      if (!kernel.phases[p].run) continue;
-      step.chunks[p] = kernel.phases[p].chunks(params, uint32_t(core_->pool.threads()));
-      ACCEL_CHECK(step.chunks[p] >= 1);
-    }
-    ACCEL_CHECK(step.chunks[0] >= 1);
-    if (kernel.shared_bytes)
-      shared_bytes_ = std::max(shared_bytes_, int64_t(kernel.shared_bytes(params)));
-    if (kernel.local_bytes)
-      local_stride_ = std::max(local_stride_, int64_t(kernel.local_bytes(params)));
+    Step step = step_of(c, *at->second);
+    step.operand = operands;
     if (core_->options.check) add_check(plan, c, step);
     operands += c.operands.size();
     params_.insert(params_.end(), c.params.begin(), c.params.end());
     scalar_index_.insert(scalar_index_.end(), c.scalars.begin(), c.scalars.end());
     steps_.push_back(step);
+    add_to_dispatch(plan, i);
   }
   for (const int i : scalar_index_) ACCEL_CHECK(i >= 0 && size_t(i) < plan.graph.scalars.size());
   scalar_bits_.resize(scalar_index_.size());
+}
+
+CpuProgram::Step CpuProgram::step_of(const Command& c, const accel_cpu::Kernel& kernel) const {
+  Step step = {};
+  step.kernel = &kernel;
+  step.param = params_.size();
+  step.scalar = scalar_index_.size();
+  step.check = -1;
+  step.follows = c.follows;
+  for (int p = 0; p < 2; ++p) {
+    if (!kernel.phases[p].run) continue;
+    step.chunks[p] = kernel.phases[p].chunks(c.params.data(), uint32_t(core_->pool.threads()));
+    ACCEL_CHECK(step.chunks[p] >= 1);
+  }
+  ACCEL_CHECK(step.chunks[0] >= 1);
+  return step;
+}
+
+// Scratch of one dispatch lies side by side; dispatches follow one another and share it.
+void CpuProgram::add_to_dispatch(const PlanData& plan, size_t i) {
+  const Command& c = plan.commands[i];
+  Step& step = steps_[i];
+  const bool starts = i == 0 || c.dispatch != plan.commands[i - 1].dispatch;
+  if (starts) dispatches_.push_back({i, 0, false});
+  Dispatch& dispatch = dispatches_.back();
+  ++dispatch.count;
+  dispatch.group |= c.follows;
+  if (step.kernel->local_bytes)
+    local_stride_ =
+        std::max(local_stride_, int64_t(step.kernel->local_bytes(&params_[step.param])));
+  int64_t end = 0;
+  for (size_t k = dispatch.first; k < i; ++k) {
+    if (!steps_[k].packed && packs_as(plan, i, k)) {
+      step.packed = true;
+      step.shared = steps_[k].shared;
+      return;
+    }
+    if (const auto bytes = steps_[k].kernel->shared_bytes; bytes && !steps_[k].packed)
+      end = std::max(end, steps_[k].shared + int64_t(bytes(&params_[steps_[k].param])));
+  }
+  if (!step.kernel->shared_bytes) return;
+  step.shared = (end + 63) / 64 * 64;
+  shared_bytes_ = std::max(shared_bytes_,
+                           step.shared + int64_t(step.kernel->shared_bytes(&params_[step.param])));
+}
+
+// Whether the first phases of two steps of a dispatch read and leave the same.
+bool CpuProgram::packs_as(const PlanData& plan, size_t i, size_t earlier) const {
+  const Step &a = steps_[i], &b = steps_[earlier];
+  if (!a.kernel->packs_alike || a.kernel->phases[0].run != b.kernel->phases[0].run) return false;
+  const Place &x = plan.commands[i].operands[0], &y = plan.commands[earlier].operands[0];
+  return x.kind == y.kind && x.index == y.index && x.offset == y.offset && x.bytes == y.bytes &&
+         a.kernel->packs_alike(&params_[a.param], &params_[b.param]);
 }
 
 void CpuProgram::add_check(const PlanData& plan, const Command& c, Step& step) {
@@ -89,28 +133,6 @@ void CpuProgram::allocate(const PlanData& plan) {
                                       what + "a frequency table"));
 }
 
-namespace {
-struct PhaseCall {
-  void (*run)(const accel_cpu::KernelArgs*, accel_cpu::u32, accel_cpu::u32, void*);
-  const accel_cpu::KernelArgs* args;
-  uint32_t n_chunks;
-  char* local;
-  int64_t stride;
-};
-void run_chunk(void* context, uint32_t chunk, uint32_t thread) {
-  const PhaseCall& c = *static_cast<const PhaseCall*>(context);
-  c.run(c.args, chunk, c.n_chunks, c.local + thread * c.stride);
-}
-}  // namespace
-
-void CpuProgram::run_phase(const Step& step, int phase, const accel_cpu::KernelArgs& args) {
-  const uint32_t n = step.chunks[phase];
-  PhaseCall call{step.kernel->phases[phase].run, &args, n, static_cast<char*>(local_.get()),
-                 local_stride_};
-  if (n == 1) call.run(&args, 0, 1, call.local);
-  else core_->pool.run(n, run_chunk, &call);
-}
-
 // debug_fill: what a submission finds in its transients and scratch is worth nothing.
 void CpuProgram::fill(void* arena) const {
   const int byte = core_->options.debug_fill;
@@ -120,16 +142,6 @@ void CpuProgram::fill(void* arena) const {
   if (local_) std::memset(local_.get(), byte, size_t(local_stride_ * core_->pool.threads()));
 }
 
-std::optional<Error> CpuProgram::run_step(const Step& step, const Execution& e) {
-  const accel_cpu::KernelArgs args{e.table + step.operand, params_.data() + step.param,
-                                   scalar_bits_.data() + step.scalar, shared_.get()};
-  if (step.check >= 0)
-    if (auto bad = check_data(checks_[size_t(step.check)], args.buf)) return bad;
-  run_phase(step, 0, args);
-  if (step.chunks[1]) run_phase(step, 1, args);
-  return std::nullopt;
-}
-
 std::optional<Error> CpuProgram::run(const Execution& e) {
   const TransientPool::Claim claim(shared_arena_.get());
   if (claim.refused()) return claim.refused();
@@ -137,9 +149,15 @@ std::optional<Error> CpuProgram::run(const Execution& e) {
   fill(e.arena);
   for (size_t i = 0; i < scalar_index_.size(); ++i) scalar_bits_[i] = e.scalars[scalar_index_[i]];
   if (e.command_ns) e.command_ns->push_back(now_ns());
+  if (!e.command_ns) {
+    for (const Dispatch& dispatch : dispatches_)
+      if (auto bad = run_dispatch(dispatch, e)) return bad;
+    return std::nullopt;
+  }
+  // A trace wants the time of each, so they run one by one.
   for (const Step& step : steps_) {
     if (auto bad = run_step(step, e)) return bad;
-    if (e.command_ns) e.command_ns->push_back(now_ns());
+    e.command_ns->push_back(now_ns());
   }
   return std::nullopt;
 }

@@ -44,17 +44,47 @@ class CpuProgram : public Program {
     size_t operand, param, scalar;  // first of each in the flat lists
     uint32_t chunks[2];             // 0: no such phase
     int check;                      // of checks_, or -1
+    int64_t shared;                 // offset of its scratch
+    bool packed;                    // an earlier step of the dispatch leaves what its phase 0 would
+    bool follows;                   // runs on pieces, in the chunks of the dispatch's products
+  };
+  // Steps that run together: one, some without a conflict, or a group (plan/fuse.cc).
+  struct Dispatch {
+    size_t first, count;
+    bool group;
+  };
+  // A phase of one step inside a dispatch, and the chunks of the dispatch before it.
+  struct Part {
+    const Step* step;
+    int phase;
+    uint32_t chunks, before;
+    const accel_cpu::KernelArgs* args;
   };
   void resolve(const PlanData& plan);
+  Step step_of(const Command& command, const accel_cpu::Kernel& kernel) const;
+  void add_to_dispatch(const PlanData& plan, size_t step);
+  bool packs_as(const PlanData& plan, size_t step, size_t earlier) const;
   void add_check(const PlanData& plan, const Command& command, Step& step);
   void allocate(const PlanData& plan);
   void fill(void* arena) const;
+  accel_cpu::KernelArgs args_of(const Step& step, const Execution& execution) const;
+  std::optional<Error> check(const Step& step, const Execution& execution) const;
   std::optional<Error> run_step(const Step& step, const Execution& execution);
   void run_phase(const Step& step, int phase, const accel_cpu::KernelArgs& args);
+  std::optional<Error> run_dispatch(const Dispatch& dispatch, const Execution& execution);
+  void add_part(const Step& step, int phase, const accel_cpu::KernelArgs& args);
+  void run_parts();
+  void run_group(const Dispatch& dispatch);
+  static void run_part_chunk(void* program, uint32_t chunk, uint32_t thread);
+  static void run_piece(void* program, uint32_t chunk, uint32_t thread);
+  void* local_of(uint32_t thread) const {
+    return static_cast<char*>(local_.get()) + thread * local_stride_;
+  }
 
   std::shared_ptr<CpuCore> core_;
   const TransientPoolPtr shared_arena_;
   std::vector<Step> steps_;
+  std::vector<Dispatch> dispatches_;
   std::vector<DataCheck> checks_;  // empty unless the device was opened with check=True
   std::vector<uint32_t> params_;
   std::vector<int> scalar_index_;      // declared scalar of each kernel scalar, commands in turn
@@ -62,6 +92,11 @@ class CpuProgram : public Program {
   int64_t shared_bytes_ = 0, local_stride_ = 0, arena_bytes_ = 0;
   std::shared_ptr<void> arena_, shared_, local_;
   std::vector<std::shared_ptr<void>> tables_;
+  // Of the dispatch that runs.
+  std::vector<accel_cpu::KernelArgs> args_;
+  std::vector<Part> parts_;
+  uint32_t part_chunks_ = 0;
+  const Dispatch* group_ = nullptr;
 };
 
 }  // namespace accel

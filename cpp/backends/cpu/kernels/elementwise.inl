@@ -54,6 +54,12 @@ static ACCEL_INLINE F16x f_gelu_tanh(F16x x, F16x) {
   return math_gelu_tanh(x);
 }
 
+// The elements of a chunk, of a kernel whose parameters begin with their count.
+template <void (*span)(const KernelArgs*, u64, u64)>
+static void span_run(const KernelArgs* a, u32 chunk, u32 n_chunks, void*) {
+  const Range r = range_of(*(const u32*)a->params, 16, chunk, n_chunks);
+  span(a, r.lo, r.hi);
+}
 static u32 elementwise_chunks(const void* params, u32 threads) {
   return chunks_of(((const ElementwiseParams*)params)->n, kGrain, threads);
 }
@@ -82,17 +88,16 @@ static ACCEL_INLINE void map_run(const X* x, const X* y, Y* out, u64 n, bool x_o
 
 // out[i] = f(x[i mod x_block], y[i mod y_block])
 template <F16x (*f)(F16x, F16x), class X, class Y>
-static void map_two(const KernelArgs* a, u32 chunk, u32 n_chunks, void*) {
+static void map_two(const KernelArgs* a, u64 lo, u64 hi) {
   const ElementwiseParams& p = *(const ElementwiseParams*)a->params;
   const X* x = (const X*)a->buf[0];
   const X* y = (const X*)a->buf[1];
   Y* out = (Y*)a->buf[2];
-  const Range r = range_of(p.n, 16, chunk, n_chunks);
   const bool x_one = p.x_block == 1, y_one = p.y_block == 1;
-  u64 i = r.lo;
-  while (i < r.hi) {
+  u64 i = lo;
+  while (i < hi) {
     const u64 xi = i % p.x_block, yi = i % p.y_block;
-    u64 n = r.hi - i;
+    u64 n = hi - i;
     if (!x_one) n = at_most(n, p.x_block - xi);
     if (!y_one) n = at_most(n, p.y_block - yi);
     if (x_one) map_run<f, X, Y>(x, y + yi, out + i, n, true, y_one);
@@ -104,15 +109,14 @@ static void map_two(const KernelArgs* a, u32 chunk, u32 n_chunks, void*) {
 
 // out[i] = f(x[i mod x_block], p, q)
 template <F16x (*f)(F16x, F16x, F16x), class X, class Y>
-static ACCEL_INLINE void map_with(const KernelArgs* a, u64 total, u64 x_block, u32 chunk,
-                                  u32 n_chunks, F16x p, F16x q) {
+static ACCEL_INLINE void map_with(const KernelArgs* a, u64 lo, u64 hi, u64 x_block, F16x p,
+                                  F16x q) {
   const X* x = (const X*)a->buf[0];
   Y* out = (Y*)a->buf[1];
-  const Range r = range_of(total, 16, chunk, n_chunks);
-  u64 i = r.lo;
-  while (i < r.hi) {
+  u64 i = lo;
+  while (i < hi) {
     const bool one = x_block == 1;
-    const u64 xi = i % x_block, n = one ? r.hi - i : at_most(r.hi - i, x_block - xi);
+    const u64 xi = i % x_block, n = one ? hi - i : at_most(hi - i, x_block - xi);
     u64 k = 0;
     for (; k + 16 <= n; k += 16) store(out + i + k, f(operand_at(x + xi, k, one, 16), p, q));
     const int rest = (int)(n - k);
@@ -125,16 +129,16 @@ static ACCEL_INLINE F16x of_two(F16x x, F16x p, F16x) {
   return f(x, p);
 }
 template <F16x (*f)(F16x, F16x), class X, class Y>
-static void map_one(const KernelArgs* a, u32 chunk, u32 n_chunks, void*) {
+static void map_one(const KernelArgs* a, u64 lo, u64 hi) {
   const ElementwiseParams& p = *(const ElementwiseParams*)a->params;
   const F16x none = splat(0.0f);
-  map_with<of_two<f>, X, Y>(a, p.n, p.x_block, chunk, n_chunks, none, none);
+  map_with<of_two<f>, X, Y>(a, lo, hi, p.x_block, none, none);
 }
 template <class X>
-static void scale_run(const KernelArgs* a, u32 chunk, u32 n_chunks, void*) {
+static void scale_run(const KernelArgs* a, u64 lo, u64 hi) {
   const ElementwiseParams& p = *(const ElementwiseParams*)a->params;
   const F16x factor = splat(__builtin_bit_cast(float, a->scalar[0]));
-  map_with<of_two<f_mul>, X, X>(a, p.n, p.x_block, chunk, n_chunks, factor, factor);
+  map_with<of_two<f_mul>, X, X>(a, lo, hi, p.x_block, factor, factor);
 }
 
 static u32 clamp_chunks(const void* params, u32 threads) {
@@ -145,7 +149,7 @@ static ACCEL_INLINE F16x f_clamp(F16x x, F16x low, F16x high) {
   return select(x < low, low, select(high < x, high, x));
 }
 template <class X>
-static void clamp_run(const KernelArgs* a, u32 chunk, u32 n_chunks, void*) {
+static void clamp_run(const KernelArgs* a, u64 lo, u64 hi) {
   const ClampParams& p = *(const ClampParams*)a->params;
-  map_with<f_clamp, X, X>(a, p.n, p.x_block, chunk, n_chunks, splat(p.low), splat(p.high));
+  map_with<f_clamp, X, X>(a, lo, hi, p.x_block, splat(p.low), splat(p.high));
 }

@@ -6,6 +6,10 @@ static ACCEL_INLINE Product float_product(const KernelArgs* args) {
   return product_of(args, Out == 3 ? args->buf[2] : nullptr, args->buf[Out]);
 }
 
+static bool float_packs_alike(const void* params, const void* other) {
+  return shape_of(params)->M == shape_of(other)->M && shape_of(params)->K == shape_of(other)->K;
+}
+
 template <class X, class W, int Out>
 static void nk_float(const KernelArgs* args, u32 chunk, u32 n_chunks, void* local) {
   const Product p = float_product<Out>(args);

@@ -35,6 +35,8 @@ using accel_cpu::KernelArgs;
 // KERNEL(name, chunks, run): one phase. KERNEL_LOCAL adds the bytes of thread scratch.
 // KERNEL_TWO(name, chunks, run, chunks2, run2, shared_bytes, local_bytes): two phases; null where
 // there is no scratch.
+// KERNEL_SPAN(name, chunks, span): elementwise. KERNEL_PRODUCT(name, chunks, pack, run,
+// shared_bytes, local_bytes, owns, alike): a product.
 #define KERNELS_BEGIN(group)                                 \
   extern "C" {                                               \
   extern const accel_cpu::Kernel ACCEL_SYMBOL(group, ISA)[]; \
@@ -49,3 +51,8 @@ using accel_cpu::KernelArgs;
   {#name, {{chunks, run}, {nullptr, nullptr}}, nullptr, local},
 #define KERNEL_TWO(name, chunks, run, chunks2, run2, shared, local) \
   {#name, {{chunks, run}, {chunks2, run2}}, shared, local},
+#define KERNEL_SPAN(name, chunks, span)                                                         \
+  {#name, {{chunks, (span_run<span>)}, {nullptr, nullptr}}, nullptr, nullptr, nullptr, nullptr, \
+   (span)},
+#define KERNEL_PRODUCT(name, chunks, pack, run, shared, local, owns, alike) \
+  {#name, {{chunks, pack}, {product_chunks, run}}, shared, local, (owns), alike},

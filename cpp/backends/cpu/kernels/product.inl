@@ -41,9 +41,7 @@ enum {
   kProductWork = 1 << 15,  // multiply-adds that are worth a chunk
 };
 
-struct Rect {
-  u32 n0, n1, m0, m1;
-};
+using accel_cpu::Rect;
 
 static __attribute__((unused)) u32 product_chunks(const void* params, u32 threads) {
   const ProductShape* s = shape_of(params);
@@ -74,6 +72,12 @@ static Rect product_range(const Product& p, u32 block, u32 chunk, u32 n_chunks) 
             n1 = part_of(units, c + 1, columns) * kProductUnit;
   const u64 m0 = part_of(blocks, r, rows) * block, m1 = part_of(blocks, r + 1, rows) * block;
   return {(u32)n0, n1 < p.N ? (u32)n1 : p.N, (u32)m0, m1 < p.M ? (u32)m1 : p.M};
+}
+
+template <u32 kRows>
+static __attribute__((unused)) Rect product_owns(const void* params, u32 chunk, u32 n_chunks) {
+  const ProductShape* s = shape_of(params);
+  return product_range({s->M, s->K, s->N, nullptr, nullptr}, kRows, chunk, n_chunks);
 }
 
 // Activation rows are packed in blocks of `most`, then 4, 2 and 1 rows; the block's rows at m begin

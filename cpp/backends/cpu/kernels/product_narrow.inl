@@ -7,6 +7,11 @@ static ACCEL_INLINE const QuantMatMulParams* quant_params(const void* params) {
   return (const QuantMatMulParams*)params;
 }
 
+static __attribute__((unused)) bool quant_packs_alike(const void* params, const void* other) {
+  const QuantMatMulParams *a = quant_params(params), *b = quant_params(other);
+  return a->M == b->M && a->K == b->K && a->group == b->group && a->activations == b->activations;
+}
+
 // ---------------------------------------------------------------- f16 and bf16
 
 static ACCEL_INLINE F16x as_f16(F16x v) {
