@@ -17,7 +17,8 @@ int main(int argc, char** argv) {
   for (int threads = 1; threads <= most; ++threads) {
     const accel::Ceilings c = accel::measure_ceilings(threads, limit, size_t(mib) << 20);
     if (threads == 1)
-      std::printf("{\"bench\": \"probe\", \"level\": \"%s\", \"int8_unit\": \"%s\", \"threads\": [",
+      std::printf("{\"bench\": \"probe\", \"flags\": \"" ACCEL_FLAGS
+                  "\", \"level\": \"%s\", \"int8_unit\": \"%s\", \"threads\": [",
                   c.level.c_str(), c.int8_unit.c_str());
     std::printf(
         "%s{\"threads\": %d, \"read_gb_s\": %.2f, \"fma_gop_s\": %.1f, \"int8_gop_s\": %.1f}",
