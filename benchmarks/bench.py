@@ -13,6 +13,7 @@ from pathlib import Path
 
 import fact_rows
 import model_rows
+import page
 from session import ROOT, checkpoint, ours, peer, probe, run_json
 
 RESULTS = ROOT / "benchmarks/results"
@@ -57,13 +58,14 @@ def show_rows(rows: list[dict]) -> None:
     sys.stdout.flush()
 
 
-def show_facts(name: str, f: dict) -> None:
+def show_facts(name: str, f) -> None:
     if name == "load":
-        print(f"load {f['load_s']:.3f} s, its tokenizer {f['tokenizer_s']:.3f} s; ", end="")
-        print(
-            f"peak {f['above_mib']:.1f} MiB above a process without a model, of a bound of ", end=""
-        )
-        print(f"{f['bound_mib']:.1f} (context {f['context']})")
+        for c in f:
+            print(
+                f"load {c['load_s']:.3f} s, its tokenizer {c['tokenizer_s']:.3f} s; peak ", end=""
+            )
+            print(f"{c['above_mib']:.1f} MiB above a process without a model, of a bound ", end="")
+            print(f"of {c['bound_mib']:.1f} (context {c['context']})")
     elif name == "quality":
         print(f"int8 activations: perplexity {f['perplexity_int8']:.4f}, ", end="")
         print(f"f32 {f['perplexity_f32']:.4f} over {f['tokens']} tokens; divergence ", end="")
@@ -131,16 +133,34 @@ def save(record: dict) -> Path:
 def keep(record: dict) -> None:
     """What is measured takes the place of its like in the tracked figures; the rest stays."""
     old = json.loads(FIGURES.read_text()) if FIGURES.exists() else {"rows": [], "facts": {}}
-    names = {r["name"] for r in record["rows"] if "name" in r}
-    kept = [r for r in old["rows"] if r.get("name") not in names] if names else old["rows"]
-    made = [{k: v for k, v in r.items() if k != "us_rounds"} for r in record["rows"]]
-    merged = record | {"rows": made + kept, "facts": old["facts"] | record["facts"]}
-    FIGURES.write_text(json.dumps(merged, indent=1) + "\n")
+    mine = {"commit": record["commit"]}
+    made = [{k: v for k, v in r.items() if k != "us_rounds"} | mine for r in record["rows"]]
+    replaced = {place(r) for r in made}
+    kept = [r for r in old["rows"] if place(r) not in replaced]
+    ceilings = {c["threads"]: c for c in old.get("ceilings", []) + record["ceilings"]}
+    record = record | {
+        "rows": sorted(made + kept, key=lambda r: (r["threads"], ORDER.get(head(r), len(ORDER)))),
+        "facts": old["facts"] | record["facts"],
+        "ceilings": [ceilings[t] for t in sorted(ceilings)],
+    }
+    FIGURES.write_text(json.dumps(record, indent=1) + "\n")
+
+
+ORDER = {"decode": 0, "prefill": 1, "batch": 2}
+
+
+def head(row: dict) -> str:
+    return (row.get("name") or "about").split()[0]
+
+
+def place(row: dict) -> tuple:
+    return row.get("name"), row.get("about"), row.get("peer"), row["threads"]
 
 
 def draw() -> None:
+    page.write(json.loads(FIGURES.read_text()), ROOT / "docs")
     drawn = run_json(*peer("bench", "plot.py", FIGURES, ROOT / "docs"))
-    print("drawn:", ", ".join(drawn["files"]))
+    print("drawn:", ", ".join(drawn["files"] + ["speed.md"]))
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:

@@ -5,26 +5,30 @@ import subprocess
 from model_rows import Setting
 from session import BUILD, ROOT, environment, median, ours, peer, run_json
 
-CONTEXT = 8192
+CONTEXTS = (512, 8192)  # of the caches
 MODULES = ("products_peers", "attention", "sampling")
 FILE_FACTOR = 1.15  # of the file, that loading may take at its peak beside plans and caches
 
 
-def load_facts(s: Setting) -> dict:
+def load_facts(s: Setting) -> list[dict]:
     """Seconds without the tokenizer; peak memory above the same process without a model."""
+    return [load_of(s, context) for context in CONTEXTS]
+
+
+def load_of(s: Setting, context: int) -> dict:
     threads = max(s.threads)
     runs, empty = [], []
     for _ in range(s.rounds):
-        empty.append(run_json(*ours("ours_load.py", "none", threads, CONTEXT)))
-        runs.append(run_json(*ours("ours_load.py", s.model, threads, CONTEXT)))
+        empty.append(run_json(*ours("ours_load.py", "none", threads, context)))
+        runs.append(run_json(*ours("ours_load.py", s.model, threads, context)))
     one = runs[0]
     bound = FILE_FACTOR * one["file_mib"] + one["plan_mib"] + one["kv_mib"]
     return {
-        "load_s": median(runs, "load_s") - median(runs, "tokenizer_s"),
+        "context": context,
+        "load_s": median([{"s": r["load_s"] - r["tokenizer_s"]} for r in runs], "s"),
         "tokenizer_s": median(runs, "tokenizer_s"),
         "above_mib": median(runs, "peak_mib") - median(empty, "peak_mib"),
         "bound_mib": bound,
-        "context": CONTEXT,
         **{key: one[key] for key in ("file_mib", "plan_mib", "kv_mib")},
     }
 

@@ -13,6 +13,7 @@ matplotlib.use("svg")
 import matplotlib.pyplot as plt  # noqa: E402
 
 plt.rcParams.update({"svg.hashsalt": "accel", "svg.fonttype": "none", "font.size": 9})
+LIMIT = "limit: reading the weights (decode), f32 multiply-add (prefill)"
 COLOURS = {
     "accel f32": "#1b6ca8",
     "accel int8": "#5aa9e6",
@@ -37,15 +38,14 @@ def speeds(rows: list[dict], what: str) -> dict[str, dict[int, float]]:
     return {engine: found[engine] for engine in COLOURS if engine in found}
 
 
-def limits(rows: list[dict], what: str, ceilings: list[dict], key: str) -> dict[int, float]:
-    """Threads -> tokens a second that the machine's rate of `key` allows."""
-    amount = {"read_gb_s": "gb_s", "fma_gop_s": "gflop_s", "int8_gop_s": "gflop_s"}[key]
-    row = next(r for r in rows if r.get("name") == f"{what}, f32")
-    of_a_token = row[amount] / row["tok_s"]
-    return {c["threads"]: c[key] / of_a_token for c in ceilings if c[key]}
+def limits(rows: list[dict], what: str) -> dict[int, float]:
+    """Threads -> tokens a second that the ceiling allows, which was measured between the runs."""
+    key = {"read_gb_s": "gb_s", "fma_gop_s": "gflop_s"}
+    mine = [r for r in rows if r.get("name") == f"{what}, f32"]
+    return {r["threads"]: r["ceiling"] * r["tok_s"] / r[key[r["of"]]] for r in mine}
 
 
-def bars(axes, found: dict, limit: dict, limit_name: str, title: str) -> None:
+def bars(axes, found: dict, limit: dict, title: str) -> None:
     threads = sorted({t for speed in found.values() for t in speed})
     width = 0.8 / len(found)
     for i, (engine, speed) in enumerate(found.items()):
@@ -55,14 +55,12 @@ def bars(axes, found: dict, limit: dict, limit_name: str, title: str) -> None:
         axes.bar_label(drawn, fmt="%.0f", fontsize=7, padding=1)
     for n, t in enumerate(threads):
         if t in limit:
-            label = limit_name if n == 0 else None
-            axes.hlines(limit[t], n - 0.45, n + 0.45, "#222222", "dashed", lw=1, label=label)
+            axes.hlines(limit[t], n - 0.45, n + 0.45, "#222222", "dashed", lw=1, label=LIMIT)
     axes.set_xticks(range(len(threads)), [f"{t} thread{'s' * (t > 1)}" for t in threads])
     axes.set_ylabel("tokens a second")
     axes.set_title(title)
     axes.spines[["top", "right"]].set_visible(False)
     axes.margins(y=0.12)
-    axes.legend(frameon=False, fontsize=7, loc="upper left")
 
 
 def draw_speed(figures: dict, path: Path) -> None:
@@ -71,12 +69,13 @@ def draw_speed(figures: dict, path: Path) -> None:
         r["name"].partition(", ")[0] for r in rows if r.get("name", "").startswith("prefill")
     )
     figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
-    for axes, what, key, name in (
-        (left, "decode", "read_gb_s", "limit: reading the weights"),
-        (right, prefill, "fma_gop_s", "limit: f32 multiply-add"),
-    ):
-        limit = limits(rows, what, figures["ceilings"], key)
-        bars(axes, speeds(rows, what), limit, name, f"SmolLM2-135M, Q4_1 file: {what}")
+    for axes, what in ((left, "decode"), (right, prefill)):
+        title = f"SmolLM2-135M, Q4_1 file: {what}"
+        bars(axes, speeds(rows, what), limits(rows, what), title)
+    entries = dict(zip(*reversed(left.get_legend_handles_labels()), strict=True))
+    figure.legend(
+        entries.values(), entries.keys(), loc="outside lower center", ncols=3, frameon=False
+    )
     save(figure, path)
 
 

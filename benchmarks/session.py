@@ -130,6 +130,7 @@ def rows_of(
         "us_rounds": [round(m[key] * 1e6, 1) for m in mine],
         "percent": None if None in shares else statistics.median(shares),
         "of": work["of"],
+        "ceiling": median(probes, work["of"]),
         "ratio": None,
         "peer": None,
     }
