@@ -76,7 +76,11 @@ def show_facts(name: str, f) -> None:
             points = "  ".join(f"{p['at']}: {1e3 * p['seconds']:.1f}" for p in f[what])
             print(f"{what}, {unit}: {points}")
     else:
-        print(f"submit of {f['ports']} ports: {f['submit_us']:.2f} us of the calling thread")
+        print(f"submit of {f['operators']} operators, {f['ports']} ports: ", end="")
+        print(
+            f"{f['submit_us']:.2f} us of the calling thread; empty dispatch of the pool, ", end=""
+        )
+        print(f"{f['threads']} threads: {f['dispatch_us']:.2f} us")
 
 
 def measure(options: argparse.Namespace) -> dict:

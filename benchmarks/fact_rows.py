@@ -42,9 +42,11 @@ def scaling_facts(s: Setting) -> dict:
 
 
 def host_facts(s: Setting) -> dict:
-    """What submitting costs the calling thread, with empty kernels."""
-    found = run_json(*ours("submit_cost.py"))
-    return {key: found[key] for key in ("ports", "submit_us", "submit_us_p10", "submit_us_p90")}
+    """What submitting costs the calling thread, and an empty dispatch, with empty kernels."""
+    submit = run_json(*ours("submit_cost.py"))
+    pool = run_json(BUILD / "bench_pool", max(s.threads))
+    found = {key: submit[key] for key in ("ports", "operators", "submit_us", "submit_us_p90")}
+    return found | {key: pool[key] for key in ("threads", "dispatch_us", "dispatch_us_p90")}
 
 
 def operator_rows(s: Setting) -> list[dict]:

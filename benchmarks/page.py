@@ -95,10 +95,14 @@ def quality_lines(f: dict) -> list[str]:
 
 
 def host_lines(f: dict) -> list[str]:
-    text = (
-        f"Submitting prepared bindings of {f['ports']} ports takes {f['submit_us']:.2f} µs of the"
-    )
-    return ["## Host", text + " calling thread (median; empty kernels).", ""]
+    text = [
+        "Medians, with empty kernels. Submitting prepared bindings of a decode step "
+        f"({f['operators']} operators, {f['ports']} ports) takes {f['submit_us']:.2f} µs of the "
+        f"calling thread; an empty dispatch of a pool of {f['threads']} threads takes "
+        f"{f['dispatch_us']:.2f} µs.",
+        "",
+    ]
+    return ["## Host", *text]
 
 
 def scaling_lines(f: dict) -> list[str]:

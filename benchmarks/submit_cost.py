@@ -78,6 +78,7 @@ def measure(plan, bound, count: int) -> dict:
     warm = submits[count // 10 :]
     return {
         "ports": len(plan.ports()),
+        "operators": len(plan.selections()),
         "submit_us": statistics.median(warm),
         "submit_us_p10": quantile(warm, 0.1),
         "submit_us_p90": quantile(warm, 0.9),
