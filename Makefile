@@ -1,17 +1,18 @@
 # Every command of the project. Each sets up what it needs; all may be run again at any time.
-# Variables: PYTHON (default python3), CXX, JOBS, OP (bench), ARGS (passed on: run, bench, test).
+# Variables: PYTHON (default python3), CXX, JOBS, OP, PEER (bench), ARGS (passed on: run, bench, test).
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 ROOT := $(CURDIR)
 PY := $(ROOT)/.venv/bin/python
 BIN := $(ROOT)/.venv/bin
+PEER ?= llama
 JOBS ?= $(shell nproc 2>/dev/null || getconf _NPROCESSORS_ONLN)
 BUILD := build/py
 export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 export PATH := $(BIN):$(PATH)
 unexport PYTHONPATH PYTHONHOME
 
-.PHONY: help setup build run test test-all check fmt gen bench asan ubsan tsan wheel clean
+.PHONY: help setup build run test test-all check fmt gen bench plots asan ubsan tsan wheel clean
 
 help:
 	@grep -E '^## ' Makefile | sed 's/^## /make /'
@@ -55,11 +56,15 @@ fmt:
 gen: build
 	@$(PY) tools/generate.py
 
-## bench     decode and prefill against llama.cpp; OP=name: one operator's rows
+## bench     beside other engines, PEER=llama|openvino|torch|onnxruntime|all; OP=name: one operator
 bench:
 	@tools/setup.sh llm,test model
-	@tools/build.sh benches
-	@$(PY) benchmarks/bench.py $(if $(OP),--op $(OP)) $(ARGS)
+	@tools/build.sh benches py_links
+	@$(PY) benchmarks/bench.py $(if $(OP),--op $(OP)) --peer $(PEER) $(ARGS)
+
+## plots     draw the kept figures of the benchmark into docs/ again
+plots: setup
+	@$(PY) benchmarks/bench.py --draw
 
 ## asan      the C++ tests and a Python subset under the address and undefined sanitizers
 asan:

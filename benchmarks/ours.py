@@ -1,59 +1,50 @@
-"""One run of accel on a checkpoint: prints one JSON object. Started by bench.py.
-
-ours.py MODEL THREADS PROMPT_IDS.json DECODE_TOKENS
-"""
+"""One run of accel on a checkpoint: prints one JSON object. Started by the benchmark."""
 
 import json
-import resource
+import statistics
 import sys
-import time
 
 import accel
-from accel import llm
+from accel import bench, llm
+from reference import arguments, plain_prompt
+
+RUNS = 2
+CHECKED = 16  # tokens of the reference, which f32 activations repeat
 
 
-def generate(model, ids: list[int], tokens: int) -> tuple[list[int], float, float]:
-    """The ids, the seconds to the first token, and the seconds of one later step."""
-    begin = time.perf_counter()
-    stamps, out = [], []
-    for token in model.generate(ids, tokens, ignore_eos=True):
-        stamps.append(time.perf_counter())
-        out.append(token.id)
-    return out, stamps[0] - begin, (stamps[-1] - stamps[0]) / (tokens - 1)
-
-
-def matrix_weights(config) -> int:
-    """Weights that every prompt token is multiplied with; the head serves the last one alone."""
-    key_value = config.kv_heads * config.head_dim
-    query = config.heads * config.head_dim
-    layer = config.hidden * (2 * query + 2 * key_value) + 3 * config.hidden * config.ffn
-    return config.layers * layer
+def check_reference(model, activations: str | None) -> None:
+    """Greedy tokens of the recorded prompt: all for f32 activations, for others the first."""
+    ids, want = plain_prompt()
+    want = want[: CHECKED if activations is None else 1]
+    got = [t.id for t in model.generate(ids, len(want), ignore_eos=True)]
+    if got != want:
+        sys.exit(f"ours: the reference prompt gives {got} and must give {want}")
 
 
 def main() -> None:
-    path, threads, prompt, tokens = sys.argv[1], int(sys.argv[2]), sys.argv[3], int(sys.argv[4])
-    with open(prompt) as file:
-        ids = json.load(file)
-    device = accel.open_cpu(threads=threads)
-    begin = time.perf_counter()
-    model = llm.load(path, device=device, kv="f16", context=len(ids) + tokens + 8)
-    load_s = time.perf_counter() - begin
-    warm, _, _ = generate(model, ids, 8)
-    out, prefill_s, step_s = generate(model, ids, tokens)
-    if out[:8] != warm:
-        sys.exit("ours: two runs gave different tokens")
-    report = model.report()
-    result = {
-        "engine": "accel",
-        "device": device.info.name,
-        "isa": device.info.isa,
-        "load_s": load_s,
-        "prefill_s": prefill_s,
-        "step_s": step_s,
-        "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
-        "weight_bytes": report.weight_bytes,
-        "prefill_ops": 2 * matrix_weights(model.config) * len(ids),
-    }
+    options = arguments(__doc__)
+    ids = options.ids
+    device = accel.open_cpu(threads=options.threads)
+    context = max(len(ids) + options.tokens, 64)
+    with llm.load(
+        options.model, device=device, context=context, activations=options.activations
+    ) as model:
+        if options.reference:
+            check_reference(model, options.activations)
+        want, _, _ = bench.timed_run(model, ids, bench.CHECKED)
+        runs = [bench.timed_run(model, ids, options.tokens) for _ in range(RUNS)]
+        if any(out[: bench.CHECKED] != want for out, _, _ in runs):
+            sys.exit("ours: two runs gave different tokens")
+        layers, head = bench.work(model)
+        result = {
+            "engine": "accel",
+            "prefill_s": statistics.median(prefill for _, prefill, _ in runs),
+            "step_s": statistics.median(step for _, _, step in runs),
+            "weight_bytes": model.report().weight_bytes,
+            "prefill_ops": 2 * (layers * len(ids) + head),
+            "decode_ops": 2 * (layers + head),
+            "isa": device.info.isa,
+        }
     print(json.dumps(result), flush=True)
 
 

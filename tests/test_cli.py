@@ -88,6 +88,42 @@ def test_perplexity(capfd, tmp_path):
     assert status == 0 and out.startswith(f"perplexity {result['perplexity']:.4f} over 94 tokens")
 
 
+BENCH = ["bench", "--prompt-tokens", "24", "--decode-tokens", "4", "--rounds", "1"]
+
+
+def test_bench_prints_a_machine_and_two_rows_a_count_of_threads(capfd):
+    status, out, err = run(capfd, *BENCH, "--threads", "1", "2")
+    lines = out.splitlines()
+    assert status == 0 and err == "" and len(lines) == 6
+    assert [line.split()[0] for line in lines] == [
+        "1",
+        "decode",
+        "prefill",
+        "2",
+        "decode",
+        "prefill",
+    ]
+    assert "GB/s" in lines[0] and lines[1].endswith("% of reading")
+    assert lines[2].endswith("% of multiply-add")
+
+
+def test_bench_as_json(capfd):
+    status, out, err = run(capfd, *BENCH, "--threads", "1", "--activations", "int8", "--json")
+    result = json.loads(out)
+    assert status == 0 and err == "" and out.count("\n") == 1
+    decode, prefill = result["rows"]
+    assert (decode["name"], prefill["name"]) == ("decode", "prefill 24")
+    assert (decode["of"], prefill["of"]) == ("read_gb_s", "int8_gop_s")
+    for row in result["rows"]:
+        assert row["us"] > 0 and row["tok_s"] > 0 and row["gb_s"] > 0 and row["gflop_s"] > 0
+    # A step reads every weight once, and multiplies each with one number.
+    weights = decode["gb_s"] * decode["us"] * 1e3
+    products = decode["gflop_s"] * decode["us"] * 1e3 / 2
+    assert 0.5 < weights / products < 1.0
+    (ceiling,) = result["ceilings"]
+    assert ceiling["threads"] == 1 and ceiling["read_gb_s"] > 0 and ceiling["fma_gop_s"] > 0
+
+
 def test_devices(capfd):
     status, out, _ = run(capfd, "devices", model=False)
     assert status == 0 and out.startswith("cpu: ")
@@ -124,6 +160,10 @@ def test_explain(capfd):
         (["generate", "--model", "nowhere.gguf"], "nowhere.gguf"),
         (["generate", "--model", os.devnull], "special file"),
         (["explain", "--model", __file__], "magic"),
+        (["bench", "--rounds", "0"], "rounds is 0 and must be at least 1"),
+        (["bench", "--decode-tokens", "1"], "decode_tokens is 1 and must be at least 2"),
+        (["bench", "--prompt-tokens", "100000"], "context is 100064 and must be"),
+        (["bench", "--threads", "1", "-1"], "threads"),
     ],
 )
 def test_mistakes_are_one_line_and_a_status(capfd, args, words):

@@ -2,6 +2,7 @@
 #include <pybind11/stl.h>
 
 #include "bindings/bindings.h"
+#include "runtime/ceilings.h"
 #include "runtime/open_best.h"
 
 namespace accel::bindings {
@@ -109,6 +110,17 @@ py::object new_buffer(Device& d, py::object dtype, py::object count, py::object 
   return py::cast(unlocked([&] { return d.new_buffer(t, n, name); }));
 }
 
+py::dict cpu_ceilings(py::object threads, py::object milliseconds, py::object mib) {
+  using namespace py::literals;
+  const int64_t t = in_range({"cpu_ceilings", "threads"}, threads, 1, 4096);
+  const int64_t ms = in_range({"cpu_ceilings", "milliseconds"}, milliseconds, 1, 60000);
+  const int64_t size = in_range({"cpu_ceilings", "mib"}, mib, 1, 1 << 20);
+  const Ceilings c =
+      unlocked([&] { return measure_ceilings(int(t), double(ms) / 1e3, size_t(size) << 20); });
+  return py::dict("level"_a = c.level, "read_gb_s"_a = c.read_gb_s, "fma_gop_s"_a = c.fma_gop_s,
+                  "int8_gop_s"_a = c.int8_gop_s, "int8_unit"_a = c.int8_unit);
+}
+
 void add_opening(py::module_& m) {
   using namespace py::literals;
   m.def(
@@ -120,6 +132,8 @@ void add_opening(py::module_& m) {
         return make_named("Enumeration", py::tuple(devices), to_python(all.notes));
       },
       "Devices of this machine, and why a backend that was probed gave none.");
+  m.def("cpu_ceilings", cpu_ceilings, "threads"_a, "milliseconds"_a, "mib"_a,
+        "Measure what this CPU reads (GB/s) and multiplies (Gop/s), `mib` MiB of memory a thread.");
   m.def("open_device", open_by_id, "id"_a, "Open exactly the adapter with this id.");
   m.def(
       "open_cpu", open_cpu_device, "threads"_a = 0, "isa"_a = py::none(), "check"_a = false,

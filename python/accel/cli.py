@@ -1,4 +1,4 @@
-"""The accel command: generate, perplexity, devices, explain. It prints what the library returns.
+"""The accel command: it prints what the library returns.
 
 Text goes to stdout; progress, the closing line and errors go to stderr. A failure is one line and
 a status other than 0: 1 for what was refused, 2 for a wrong command line, 130 after Ctrl-C, 141
@@ -36,6 +36,9 @@ def _parser() -> argparse.ArgumentParser:
     _model_flags(score)
     score.add_argument("--ids", required=True, metavar="FILE", help="JSON list of token ids")
     score.add_argument("--window", type=int, default=512, metavar="N", help="ids a window (512)")
+    bench = commands.add_parser("bench", help="time decode and prefill beside the machine's limits")
+    _model_flags(bench, many_threads=True)
+    _bench_flags(bench)
     devices = commands.add_parser("devices", help="list devices and what was probed")
     devices.add_argument("--json", action="store_true", help="print one JSON object")
     explain = commands.add_parser("explain", help="print a compiled plan in full")
@@ -44,11 +47,14 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _model_flags(parser: argparse.ArgumentParser, as_json: bool = True) -> None:
+def _model_flags(
+    parser: argparse.ArgumentParser, as_json: bool = True, many_threads: bool = False
+) -> None:
     add = parser.add_argument
     add("--model", default=DEFAULT_MODEL, help=f"a GGUF file, a folder or a name ({DEFAULT_MODEL})")
     add("--device", default="cpu", help="the backend to run on (cpu)")
-    add("--threads", type=int, default=0, metavar="N", help="CPU threads (0: all cores)")
+    some = {"nargs": "+", "default": [0]} if many_threads else {"default": 0}
+    add("--threads", type=int, metavar="N", help="CPU threads (0: all cores)", **some)
     add("--kv", choices=("f16", "f32"), default="f16", help="type of the cache (f16)")
     add("--context", type=int, metavar="N", help="positions of the cache (the model's, to 8192)")
     narrow = ("int8", "f16", "bf16")
@@ -68,6 +74,13 @@ def _generate_flags(parser: argparse.ArgumentParser) -> None:
     add("--seed", type=int, default=0, metavar="S", help="of the random draws (0)")
     add("--stop", action="append", default=[], metavar="TEXT", help="end before this text")
     add("--ignore-eos", action="store_true", help="go on after the end of the text")
+
+
+def _bench_flags(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--prompt-tokens", type=int, default=512, metavar="N", help="tokens of the prompt (512)")
+    add("--decode-tokens", type=int, default=64, metavar="N", help="tokens made after it (64)")
+    add("--rounds", type=int, default=3, metavar="N", help="runs whose median is printed (3)")
 
 
 # ---------------------------------------------------------------------- progress
@@ -292,7 +305,45 @@ def _explain(args: argparse.Namespace) -> None:
         print(plan.explain())
 
 
+def _bench(args: argparse.Namespace) -> None:
+    import accel
+
+    from . import bench
+
+    for name, least in (("prompt_tokens", 1), ("decode_tokens", 2), ("rounds", 1)):
+        if (value := getattr(args, name)) < least:
+            raise accel.AttrError(f"bench: {name} is {value} and must be at least {least}")
+    # Every count of threads is one that a device opens, before anything is timed.
+    counts, runs = [], []
+    for threads in args.threads:
+        device = _open_device(argparse.Namespace(**{**vars(args), "threads": threads}))
+        counts.append(device.info.threads)
+        device.close()
+    context = args.context or args.prompt_tokens + args.decode_tokens
+    for threads in counts:
+        machine = bench.ceilings(threads)
+        once = argparse.Namespace(**{**vars(args), "threads": threads, "context": context})
+        with _model(once) as model:
+            rows = bench.rows(model, machine, args.prompt_tokens, args.decode_tokens, args.rounds)
+            report = model.report()
+        runs.append((machine, rows, report))
+        if not args.json:
+            print(bench.machine_line(machine), *map(bench.row_line, rows), sep="\n", flush=True)
+    if args.json:
+        result = {
+            "device": runs[0][2].device,
+            "activations": args.activations,
+            "ceilings": [machine for machine, _, _ in runs],
+            "rows": [row for _, rows, _ in runs for row in rows],
+            "load_s": [report.load_seconds for _, _, report in runs],
+            "plan_memory": runs[0][2].plan_bytes,
+            "kv_bytes": runs[0][2].kv_bytes,
+        }
+        print(json.dumps(result))
+
+
 _COMMANDS = {
+    "bench": _bench,
     "generate": _generate,
     "perplexity": _perplexity,
     "devices": _devices,
