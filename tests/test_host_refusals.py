@@ -344,7 +344,7 @@ SUBMIT = table(
         BIND,
         "lifetime",
         "queue",
-        "closed|open",
+        "queue q is closed|open",
     ),
     (
         "queue of another device",

@@ -417,6 +417,18 @@ def test_ids_of_a_folder_are_ints_of_its_vocabulary(tmp_path):
             t.decode(ids)
 
 
+def test_a_token_outside_the_alphabet_stands_for_itself(tmp_path):
+    write_tokenizer(tmp_path)
+    file = json.loads((tmp_path / "tokenizer.json").read_text())["model"]["vocab"]
+    taken = next(t for t, i in file.items() if i == 4)
+    changed_tokenizer(
+        tmp_path,
+        lambda spec: spec["model"]["vocab"].update({"\u2581☃": spec["model"]["vocab"].pop(taken)}),
+    )
+    t = opened(tmp_path)
+    assert t.decode([4]) == "\u2581☃" == t._parsing.decode([4])
+
+
 def test_settings_that_are_damaged_are_named(tmp_path):
     write_tokenizer(tmp_path, settings={"eos_token": "\ud800"})
     with pytest.raises(accel.FormatError, match="tokenizer_config.json: key 'eos_token' is"):

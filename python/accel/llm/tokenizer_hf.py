@@ -102,8 +102,10 @@ class FolderTokenizer:
         token = self._parsing.id_to_token(i)
         if token is None:
             return b""  # a row of the vocabulary that no token has
-        if self._byte_level and all(c in _ALPHABET for c in token):
-            return bytes(_ALPHABET[c] for c in token)
+        if self._byte_level:
+            # A token outside the alphabet stands for itself.
+            spelled = all(c in _ALPHABET for c in token)
+            return bytes(_ALPHABET[c] for c in token) if spelled else token.encode("utf-8")
         if found := _BYTE.fullmatch(token):
             return bytes([int(found[1], 16)])
         return token.replace(_SPACE, " ").encode("utf-8")
