@@ -1,5 +1,8 @@
 """Devices, buffers, queues and fences from Python."""
 
+import threading
+import time
+
 import accel
 import numpy as np
 import pytest
@@ -280,10 +283,47 @@ def test_the_default_queue_closes_with_its_device():
 
 def test_a_mapped_buffer_does_not_close(device):
     buffer = device.new_buffer(accel.F32, 4)
-    with pytest.raises(accel.BindError) as caught:
+    with pytest.raises(accel.BindError, match="inside access and must be outside it") as caught:
         buffer.access(lambda array: buffer.close())
     assert caught.value.code == "lifetime"
     buffer.close()
+
+
+WAITING = {
+    "read": lambda d, b: b.read(),
+    "write": lambda d, b: b.write(np.ones(4, np.float32)),
+    "access": lambda d, b: b.access(len),
+    "read_buffer": lambda d, b: d.queue.read_buffer(b),
+}
+
+
+@pytest.mark.parametrize("name", WAITING)
+def test_nothing_waits_for_its_own_access(device, name):
+    buffer = device.new_buffer(accel.F32, 4, "held")
+    with pytest.raises(accel.BindError, match="held is inside access on this thread") as caught:
+        buffer.access(lambda array: WAITING[name](device, buffer))
+    assert caught.value.code == "lifetime"
+    assert WAITING[name](device, buffer) is not False, "and works outside"
+    # Another buffer may be used inside, and another thread waits its turn.
+    other = device.new_buffer(accel.F32, 4)
+    buffer.access(lambda array: WAITING[name](device, other))
+
+
+def test_a_read_waits_for_the_access_of_another_thread(device):
+    buffer = device.new_buffer(accel.F32, 1)
+    inside, seen = threading.Event(), []
+
+    def fill(array):
+        inside.set()
+        time.sleep(0.05)
+        array[0] = 7
+
+    thread = threading.Thread(target=buffer.access, args=(fill,))
+    thread.start()
+    inside.wait()
+    seen.append(float(buffer.read()[0]))
+    thread.join()
+    assert seen == [7]
 
 
 def test_a_queue_takes_its_own_device_s_buffers_and_must_be_open(device):
@@ -298,6 +338,31 @@ def test_a_queue_takes_its_own_device_s_buffers_and_must_be_open(device):
         assert caught.value.code == "foreign"
     queue = device.new_queue("closing")
     queue.close()
-    with pytest.raises(accel.BindError) as caught:
-        queue.read_buffer(device.new_buffer(accel.F32, 4))
-    assert caught.value.code == "lifetime"
+    buffer = device.new_buffer(accel.F32, 4)
+    for call in (
+        lambda: queue.read_buffer(buffer),
+        lambda: queue.write_buffer(buffer, 0, np.ones(4, "f4")).wait(),
+        queue.flush,
+    ):
+        with pytest.raises(accel.BindError, match="queue closing is closed and must be") as caught:
+            call()
+        assert caught.value.code == "lifetime"
+
+
+def test_what_has_no_label_is_named_so(device):
+    buffer = device.new_buffer(accel.F32, 4)
+    buffer.close()
+    queue = device.new_queue()
+    queue.close()
+    builder = accel.Runtime(device).new_builder()
+    builder.output("y", T.silu(builder.input("x", accel.F32, [4])))
+    plan = builder.compile()
+    plan.close()
+    for call, words in (
+        (buffer.read, "read: buffer without a label is closed"),
+        (queue.flush, "flush: queue without a label is closed"),
+        (lambda: plan.bind({}), "plan without a label is closed"),
+        (lambda: plan.submit({}).wait(), "plan without a label is closed"),
+    ):
+        with pytest.raises(accel.BindError, match=words):
+            call()

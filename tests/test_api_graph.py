@@ -295,3 +295,25 @@ def test_text_that_is_no_unicode_is_a_type_error(rt, b):
     for call in (lambda: b.input("\ud800", accel.F32, [4]), lambda: rt.new_builder("\ud800")):
         with pytest.raises(TypeError, match="without lone surrogates"):
             call()
+
+
+# ---------------------------------------------------------------- shapes
+
+
+def test_bundles_of_the_most_weights_have_their_true_shapes(b):
+    most = 2**63 - 1
+    w = b.int4("w", [most], group=32)
+    assert (w.codes.shape, w.scales.shape, w.weights) == ((2**60,), (2**58,), most)
+    q = b.quantized("q", [most])
+    assert (q.quants.shape, q.scales.shape) == ((most,), (2**58,))
+    assert b.err() is None
+    b.int4("v", [2**62, 4])
+    b.quantized("p", [most, 2])
+    found = sorted((d.op, d.operand) for d in b.err().diagnostics)
+    assert found == [("int4", "shape"), ("quantized", "shape")]
+
+
+@pytest.mark.parametrize("shape", [np.array(3), {3}, "3", 3], ids=repr)
+def test_a_shape_that_is_no_sequence_names_call_and_argument(b, shape):
+    with pytest.raises(TypeError, match="input: shape is .* and must be a sequence of ints"):
+        b.input("x", accel.F32, shape)

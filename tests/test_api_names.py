@@ -321,6 +321,21 @@ def test_sampling_options_and_streams_are_values():
         T.SamplingOptions(exact=1)
 
 
+def test_options_are_checked_and_used_as_f32():
+    tiny, near = 1e-50, 1 + 1e-12
+    off = T.SamplingOptions(top_p=tiny, repetition=tiny, presence=tiny, frequency=-tiny)
+    off.validate()
+    assert not off.penalised() and off.greedy() and off.scalars("s") == {}
+    T.SamplingOptions(top_p=near, repetition=-tiny).validate()
+    assert not T.SamplingOptions(repetition=near).penalised()
+    b = accel.Runtime(accel.open_cpu(threads=1)).new_builder("as f32")
+    options = T.SamplingOptions(temperature=1, top_p=tiny, repetition=near)
+    T.declare_sampling_scalars(b, options, "s")
+    x, d = b.input("x", accel.F32, [8]), b.input("d", accel.F32, [1])
+    b.output("y", T.sample(x, d, options=options, prefix="s"))
+    assert "top_p_mask" not in [s.op for s in b.compile().selections()]
+
+
 def test_quant_planes_are_named():
     planes = quant.int8_quantize(np.array([[1, -2], [0.5, 0.25]], np.float32))
     assert isinstance(planes, quant.Int8Planes)

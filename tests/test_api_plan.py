@@ -1,6 +1,9 @@
 """Plans from Python: compile, submit, prepared bindings, what is refused and how it is named."""
 
+import collections
+import collections.abc
 import gc
+import types
 
 import accel
 import numpy as np
@@ -244,6 +247,8 @@ def test_numbers_refused_for_a_u32_scalar(rt, value):
         (lambda p, x, y: p.bind({"x": x, "y": y}, {"f": 1j}), "bind: f is a complex"),
         (lambda p, x, y: p.submit({"x": x}, {}, queue=3), "submit: queue is an int"),
         (lambda p, x, y: p.submit({"x": x}, {}, after=3), "submit: after is an int"),
+        (lambda p, x, y: p.submit({"x": x}, {}, after="f"), "submit: after is a str"),
+        (lambda p, x, y: p.submit({"x": x}, {}, after=np.array(3)), "after is a ndarray and"),
         (lambda p, x, y: p.submit({"x": x}, {}, after=[3]), "an entry of after is an int"),
         (
             lambda p, x, y: p.submit(p.bind({"x": x, "y": y}, {"f": 1}), {"f": 2}),
@@ -254,6 +259,75 @@ def test_numbers_refused_for_a_u32_scalar(rt, value):
 def test_wrong_python_types_raise_at_the_call(plan, call, words):
     with pytest.raises(TypeError, match=words):
         call(plan, *arrays())
+
+
+class Items(collections.abc.Mapping):
+    """A mapping that is no dict."""
+
+    def __init__(self, **items):
+        self.items_ = items
+
+    def __getitem__(self, name):
+        return self.items_[name]
+
+    def __iter__(self):
+        return iter(self.items_)
+
+    def __len__(self):
+        return len(self.items_)
+
+
+@pytest.mark.parametrize("kind", [dict, Items, lambda **i: types.MappingProxyType(i)])
+def test_any_mapping_holds_bindings(plan, kind):
+    x, y = arrays()
+    assert plan.submit(kind(x=x, y=y), kind(f=1)).wait()
+    np.testing.assert_array_equal(y, 2 * x)
+    bound = plan.bind(kind(x=x, y=y), kind(f=2))
+    bound.update(kind(x=x + 1), kind(f=3))
+    assert plan.submit(bound).wait()
+    np.testing.assert_array_equal(y, 6 * (x + 1))
+    packed = plan.pack(kind(x=x, y=y))
+    assert set(packed) == {"x", "y"} and packed["x"] is x
+    with pytest.raises(TypeError, match="a key of bindings is an int"):
+        plan.bind(types.MappingProxyType({1: x}))
+
+
+@pytest.mark.parametrize("kind", [list, tuple, collections.deque])
+def test_after_is_any_sequence(plan, kind):
+    x, y = arrays()
+    first = plan.submit({"x": x, "y": y}, {"f": 1})
+    first.wait()
+    assert plan.submit({"x": x, "y": y}, {"f": 1}, after=kind([first])).wait()
+
+
+def test_the_text_of_compile_names_its_options():
+    options = T.Builder.compile.__doc__
+    for name in ("label", "max_in_flight", "pool", "fuse", "pack", "progress"):
+        assert f"{name}=" in options
+
+
+def test_a_number_wider_than_f64_is_rounded_once(plan):
+    wide = np.longdouble
+    if np.finfo(wide).nmant <= 52:
+        pytest.skip("long double is f64 here")
+    x, y = arrays()
+    for value in (wide("1e400"), wide("-1e400"), wide("3.5e38")):
+        with pytest.raises(accel.BindError, match="rounds to a finite f32") as caught:
+            plan.bind({"x": x, "y": y}, {"f": value})
+        assert codes(caught.value) == {"f": "kind"}
+        with pytest.raises(accel.AttrError, match="finite f32"):
+            T.f32(value)
+    for value in (wide("inf"), np.float32("inf"), np.float64("inf"), float("inf")):
+        assert T.f32(value).f32 == float("inf")
+        assert plan.bind({"x": x, "y": y}, {"f": value}) is not None
+    assert np.isnan(T.f32(wide("nan")).f32)
+    half, least = wide(1) + wide(2) ** -24, wide(2) ** -60
+    assert T.f32(half).f32 == 1, "halfway: to even"
+    assert T.f32(half + least).f32 == 1 + 2.0**-23
+    assert T.f32(half - least).f32 == 1
+    assert T.f32(-(half + least)).f32 == -(1 + 2.0**-23)
+    three = wide(1) + wide(2) ** -23 + wide(2) ** -24
+    assert (T.f32(three - least).f32, T.f32(three).f32) == (1 + 2.0**-23, 1 + 2.0**-22)
 
 
 def test_p26_33_a_failed_assignment_changes_nothing(rt, plan):

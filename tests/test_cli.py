@@ -8,7 +8,9 @@ import sys
 import time
 
 import accel
+import numpy as np
 import pytest
+import tiny_llama
 from accel import cli
 from checkpoint import checkpoint_path, reference
 
@@ -61,6 +63,16 @@ def test_the_command_line_prints_what_the_api_returns(capfd):
     assert result["text"] == "".join(t.text for t in tokens)
     assert result["stop"] == tokens[-1].stop
     assert (result["device"], result["plan_memory"]) == (report.device, report.plan_bytes)
+
+
+def test_a_template_that_fails_is_one_line(capfd, tmp_path):
+    path, shape = tmp_path / "t.gguf", tiny_llama.Shape()
+    weights = tiny_llama.random_weights(shape, {"*": "F32"}, True, np.random.default_rng(0))
+    tiny_llama.write(path, shape, weights, template="{{ 1 / 0 }}")
+    args = ("generate", "--chat", "--model", str(path))
+    status, out, err = run(capfd, *args, model=False)
+    assert status == 1 and out == "" and err.count("\n") == 1
+    assert "messages is refused by the template (ZeroDivisionError: division by zero)" in err
 
 
 def test_generate_chat_and_sampling(capfd):

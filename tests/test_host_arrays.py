@@ -92,7 +92,7 @@ REFUSED = {
         lambda: np.ones((4, 2)),
         r"float64\[4 2\] .* f32; .*\(numpy.float32\)",
     ),
-    "byte order": ("x", lambda: np.ones((4, 2), ">f4"), "x is a float32.*astype"),
+    "byte order": ("x", lambda: np.ones((4, 2), ">f4"), "x is a big-endian float32.*astype"),
     "another of ours": ("ids", lambda: np.ones(1, np.int32), "ids is a int32.* u32; .*uint32"),
     "layout": ("x", lambda: np.ones((2, 4), np.float32).T, "strides.*ascontiguousarray"),
     "slice": ("y", lambda: np.ones((4, 4), np.float32)[:, ::2], "strides.*ascontiguousarray"),
@@ -131,6 +131,20 @@ def test_all_array_problems_come_together_with_the_others(plan):
         "s": "unbound",
         "extra": "unknown",
     }
+
+
+def test_an_empty_array_is_a_problem_like_another(plan):
+    for empty in (np.zeros(0, np.float32), np.zeros((0, 2), np.float32)):
+        arrays = given(x=empty, ids=np.ones(1))
+        del arrays["s"]
+        for call in (plan.bind, lambda a: plan.submit(a).wait()):
+            with pytest.raises(accel.BindError, match=r"x is a float32\[0.* at least 8") as caught:
+                call(arrays)
+            assert {p.name: p.code for p in caught.value.problems} == {
+                "x": "too_small",
+                "ids": "dtype",
+                "s": "unbound",
+            }
 
 
 def test_a_read_only_array_serves_an_input(plan):
@@ -195,7 +209,8 @@ def test_a_buffer_from_other_objects(device):
         (3.0, TypeError, "array is a float"),
         (np.ones(3), accel.BindError, r"array is float64\[3\] and must be f32"),
         (np.ones(3, bool), accel.BindError, r"array is bool\[3\]"),
-        (np.ones(3, ">f4"), accel.BindError, "array is float32"),
+        (np.ones(3, ">f4"), accel.BindError, "array is big-endian float32"),
+        (np.ones(0, np.float32), accel.AttrError, r"array is float32\[0\] and must have elements"),
         (np.ones(3, ml_dtypes.float8_e4m3fn), accel.BindError, "array is float8"),
         (np.array(["a"]), accel.BindError, "array is str"),
     ],
@@ -253,6 +268,29 @@ def test_p26_37_copy_is_obeyed(device):
     assert copied.read()[0] == 0
 
 
+class Copying:
+    """A producer that copies and says so, which numpy's own consumer asks for."""
+
+    def __init__(self, data):
+        self.data = data
+
+    def __dlpack__(self, *, max_version=None):
+        return self.data.__dlpack__(max_version=max_version, copy=True)
+
+    def __dlpack_device__(self):
+        return (1, 0)
+
+
+def test_a_copy_made_by_the_producer_counts(device):
+    data = np.arange(4, dtype=np.float32)
+    for copy in (None, True):
+        buffer = device.from_dlpack(Copying(data), copy=copy)
+        assert buffer.copied and buffer.read().tolist() == [0, 1, 2, 3]
+    with pytest.raises(accel.BindError, match="copied by its producer.*copy=False") as caught:
+        device.from_dlpack(Copying(data), copy=False)
+    assert caught.value.code == "layout"
+
+
 def test_p26_37_a_strided_tensor_is_copied_unless_that_is_refused(device):
     strided = np.arange(12, dtype=np.float32).reshape(3, 4).T[::2]
     buffer = device.from_dlpack(strided)
@@ -281,6 +319,17 @@ class Elsewhere:
         return (2, 0)
 
 
+class OfDevice(Capsule):
+    """A producer that gives what it likes as its device."""
+
+    def __init__(self, where):
+        super().__init__(3)
+        self.where = where
+
+    def __dlpack_device__(self):
+        return self.where
+
+
 class NoCapsule(Capsule):
     def __init__(self):
         super().__init__(3)
@@ -294,6 +343,12 @@ class NoCapsule(Capsule):
         (np.ones(3, np.int16), accel.BindError, "16 bits"),
         ([1.0], TypeError, "x is a list"),
         (NoCapsule(), TypeError, "a DLPack capsule"),
+        (np.ones(0, np.float32), accel.AttrError, "x is empty and must have elements"),
+        (OfDevice("cpu"), TypeError, r"x.__dlpack_device__\(\) is a str and must be a tuple"),
+        (OfDevice((1,)), TypeError, "must be a tuple of two ints"),
+        (OfDevice((1, "0")), TypeError, r"x.__dlpack_device__\(\)\[1\] is a str"),
+        (OfDevice(None), TypeError, "is None and must be a tuple of two ints"),
+        (OfDevice((2**40, 0)), accel.BindError, f"device type {2**40}"),
     ],
 )
 def test_import_refuses(device, x, error, words):
@@ -325,6 +380,10 @@ def test_export_refuses_what_it_cannot_do(device):
         buffer.__dlpack__(dl_device=(2, 0))
     with pytest.raises(BufferError):
         buffer.__dlpack__(copy=True)
+    for version in (1, "x", "1.", (1,), (1, 0, 0), (1, "0"), {}):
+        with pytest.raises(TypeError, match="__dlpack__: max_version"):
+            buffer.__dlpack__(max_version=version)
+    assert buffer.__dlpack__(max_version=(2**40, 0)) is not None
 
 
 # ---------------------------------------------------------------- lifetime

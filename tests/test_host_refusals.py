@@ -344,7 +344,7 @@ SUBMIT = table(
         BIND,
         "lifetime",
         "queue",
-        "closed|open",
+        "queue q is closed|open",
     ),
     (
         "queue of another device",
@@ -612,6 +612,17 @@ QUANT = table(
         "type",
         "'IQ4_NL'|Q4_0",
     ),
+    *[
+        (
+            f"type {number}",
+            lambda e, number=number: quant.gguf_planes(number, Q4_0, (1, 32)),
+            ATTR,
+            "attr",
+            "type",
+            f"{number}|[0, {2**32 - 1}]",
+        )
+        for number in (2**32 + 2, -1)
+    ],
     (
         "row length",
         lambda e: quant.gguf_planes("Q4_0", Q4_0, (1, 31)),
@@ -649,6 +660,14 @@ SAMPLING = table(
     ("capacity", lambda e: scalars(cap=0), ATTR, "attr", "history_cap", "0|positive"),
     ("n", lambda e: scalars(n=5), ATTR, "attr", "n", "5|[0, 4]"),
     ("n -1", lambda e: scalars(n=-1), ATTR, "attr", "n", "-1|[0, 4]"),
+    (
+        "capacity beyond u32",
+        lambda e: scalars(n=2**32 + 3, cap=2**33),
+        ATTR,
+        "attr",
+        "history_cap",
+        f"{2**33}|{2**32 - 1}",
+    ),
     ("options first", lambda e: scalars("", top_k=-1), ATTR, "attr", "top_k", "-1|0 or more"),
     *[
         (

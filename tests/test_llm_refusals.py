@@ -107,6 +107,15 @@ def test_models_refuse_with_operand_and_values(small, row):
         (lambda e: loaded(e, progress=3), "progress is 3"),
         (lambda e: e.model.tokenizer.decode("a"), "ids is 'a'"),
         (lambda e: e.model.logits([1], all=1), "all is 1"),
+        *[
+            (lambda e, call=call, ids=ids: call(e.model, ids), "must hold ints")
+            for call in (
+                lambda m, ids: m.logits(ids),
+                lambda m, ids: m.generate(ids, 1),
+                lambda m, ids: m.perplexity(ids, 2),
+            )
+            for ids in ([True, 1], b"ab", bytearray(b"ab"), {1, 2}, {1: 2}, {1: 2}.keys(), [1.0])
+        ],
     ],
 )
 def test_wrong_types_are_type_errors(small, call, word):

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import tiny_models
 from accel import llm
+from accel.llm.tokenizer_hf import FolderTokenizer
 
 BAR = 1e-4  # logits of unit scale; f32 against float64 is at most 1.2e-5 in models of this size
 
@@ -160,6 +161,22 @@ def test_config_and_report_of_a_folder(folder, isa):
         ("llama", {"num_key_value_heads": 3}, "Format", "do not share 3"),
         ("llama", {"rms_norm_eps": 0}, "Format", "rms_norm_eps"),
         ("llama", {"rms_norm_eps": float("inf")}, "Format", "rms_norm_eps"),
+        ("llama", {"rms_norm_eps": 1e-60}, "Format", "'rms_norm_eps' is 1e-60 and must be"),
+        ("llama", {"rms_norm_eps": 10**400}, "Format", "'rms_norm_eps' is 1000"),
+        ("llama", {"rope_parameters": {"rope_type": "default", "rope_theta": 1e300}}, "Format",
+         "'rope_theta' is 1e+300"),
+        ("llama", {"rope_parameters": {"rope_type": "default", "rope_theta": 1e-300}}, "Format",
+         "'rope_theta' is 1e-300"),
+        ("llama", {"rope_parameters": {"rope_type": "linear", "factor": 1e-320}}, "Format",
+         "'factor' is 1e-320"),
+        ("llama", {"rope_parameters": {"rope_type": "linear", "factor": 1e-40}}, "Format",
+         "'factor' is 1e-40 and must be one that keeps"),
+        ("llama", {"rope_parameters": {"rope_type": "yarn", "factor": 2.0, "rope_theta": 1,
+                   "original_max_position_embeddings": 64}}, "Format",
+         "'rope_theta' is 1.0 and must be above 1"),
+        ("llama", {"rope_parameters": {"rope_type": "yarn", "factor": 2.0, "attention_factor": 1e30,
+                   "original_max_position_embeddings": 64}}, "Format", "scale is "),
+        ("gemma3", {"final_logit_softcapping": 1e-60}, "Format", "'final_logit_softcapping'"),
         ("llama", {"eos_token_id": [1, 256]}, "Format", "'eos_token_id' is 256"),
         ("llama", {"bos_token_id": "a"}, "Format", "'bos_token_id' is 'a'"),
         ("qwen2", {"layer_types": ["full_attention"]}, "Format", "has 1 entries"),
@@ -301,6 +318,127 @@ def test_a_folder_without_a_tokenizer_takes_ids(folder, isa):
                 call()
         with pytest.raises(accel.UnsupportedError, match="no tokenizer.json"):
             model.generate([1], 1, stop="a")
+
+
+def changed_tokenizer(path, change):
+    file = path / "tokenizer.json"
+    spec = json.loads(file.read_text())
+    change(spec)
+    file.write_text(json.dumps(spec))
+
+
+def opened(path) -> FolderTokenizer:
+    return FolderTokenizer(path, None, [])
+
+
+def test_truncation_and_padding_of_a_file_touch_no_prompt(tmp_path):
+    write_tokenizer(tmp_path)
+    whole = opened(tmp_path).encode("abc ab abc")
+
+    def limited(spec):
+        spec["truncation"] = {
+            "direction": "Right", "max_length": 2, "strategy": "LongestFirst", "stride": 0
+        }  # fmt: skip
+        spec["padding"] = {
+            "strategy": {"Fixed": 9}, "direction": "Right", "pad_to_multiple_of": None,
+            "pad_id": 0, "pad_type_id": 0, "pad_token": "a"
+        }  # fmt: skip
+
+    changed_tokenizer(tmp_path, limited)
+    t = opened(tmp_path)
+    for special in (False, True):
+        assert t.encode("abc ab abc", special=special) == whole and len(whole) == 5
+    message = [{"role": "user", "content": "abc"}]
+    assert t.decode(t.chat(message)) == "<|start|>user\nabc<|end|>\n<|start|>assistant\n"
+
+
+def test_a_tokenizer_that_draws_its_ids_is_refused(tmp_path):
+    write_tokenizer(tmp_path)
+    changed_tokenizer(tmp_path, lambda spec: spec["model"].update(dropout=0.0))
+    opened(tmp_path)
+    changed_tokenizer(tmp_path, lambda spec: spec["model"].update(dropout=0.25))
+    with pytest.raises(accel.UnsupportedError, match="'model.dropout' is 0.25 and must be 0"):
+        opened(tmp_path)
+
+
+def without(*tokens):
+    def change(spec):
+        vocab = spec["model"]["vocab"]
+        for token in tokens:
+            vocab["unused" + token] = vocab.pop(token)
+
+    return change
+
+
+def test_a_byte_without_a_token_is_refused(tmp_path):
+    from tiny_llama import byte_tokens
+
+    write_tokenizer(tmp_path)
+    changed_tokenizer(tmp_path, without(byte_tokens()[4], byte_tokens()[0xC3]))
+    t = opened(tmp_path)
+    for text, byte in (("a\x04b", "04"), ("grün", "c3")):
+        calls = (
+            lambda text=text: t.encode(text),
+            lambda text=text: t.encode(text, special=True),
+            lambda text=text: t.chat([{"role": "user", "content": text}]),
+            lambda text=text: t.chat([{"role": "user", "content": text + "<|end|>"}]),
+        )
+        for call in calls:
+            with pytest.raises(accel.AttrError, match=f"text is text with byte 0x{byte} and must"):
+                call()
+    assert t.decode(t.encode("abc <|end|>")) == "abc <|end|>"
+
+
+def test_a_character_without_a_token_is_refused_unless_there_is_an_unknown_one(tmp_path):
+    write_tokenizer(tmp_path)
+    # Without bytes: characters are looked up as they stand.
+    plain = {"pre_tokenizer": None, "decoder": {"type": "Fuse"}}
+    changed_tokenizer(tmp_path, lambda spec: spec.update(plain))
+    t = opened(tmp_path)
+    assert len(t.encode("abab")) == 2
+    with pytest.raises(accel.AttrError, match="text with '☃' and must be text whose every char"):
+        t.encode("ab☃")
+    assert 252 in t.encode("ab<|end|>", special=True)
+    changed_tokenizer(tmp_path, lambda spec: spec["model"].update(unk_token="abc"))
+    assert opened(tmp_path).encode("ab☃") == [250, 251]
+    changed_tokenizer(tmp_path, lambda spec: spec["model"].update(unk_token="none"))
+    with pytest.raises(accel.AttrError, match="text that the tokenizer refuses"):
+        opened(tmp_path).encode("ab☃")
+
+
+def test_ids_of_a_folder_are_ints_of_its_vocabulary(tmp_path):
+    write_tokenizer(tmp_path)
+    t = opened(tmp_path)
+    for i in (2**32, 2**64, -1, 254):
+        with pytest.raises(accel.AttrError, match=f"a list with {i} and must be"):
+            t.decode([i])
+    for ids in ([1.0], [True], b"ab", "ab", {1}, 3):
+        with pytest.raises(TypeError, match="decode: ids is .* and must hold ints"):
+            t.decode(ids)
+
+
+def test_a_token_outside_the_alphabet_stands_for_itself(tmp_path):
+    write_tokenizer(tmp_path)
+    file = json.loads((tmp_path / "tokenizer.json").read_text())["model"]["vocab"]
+    taken = next(t for t, i in file.items() if i == 4)
+    changed_tokenizer(
+        tmp_path,
+        lambda spec: spec["model"]["vocab"].update({"\u2581☃": spec["model"]["vocab"].pop(taken)}),
+    )
+    t = opened(tmp_path)
+    assert t.decode([4]) == "\u2581☃" == t._parsing.decode([4])
+
+
+def test_settings_that_are_damaged_are_named(tmp_path):
+    write_tokenizer(tmp_path, settings={"eos_token": "\ud800"})
+    with pytest.raises(accel.FormatError, match="tokenizer_config.json: key 'eos_token' is"):
+        opened(tmp_path)
+    write_tokenizer(tmp_path, settings={"chat_template": [{"name": ["default"]}, 3]})
+    with pytest.raises(accel.UnsupportedError, match="no chat template"):
+        opened(tmp_path).chat([{"role": "a", "content": "x"}])
+    write_tokenizer(tmp_path, settings={"chat_template": {"default": "x"}})
+    with pytest.raises(accel.FormatError, match="key 'chat_template' is .* and must be text"):
+        opened(tmp_path).chat([{"role": "a", "content": "x"}])
 
 
 def test_a_tokenizer_that_cannot_be_read(folder):

@@ -1,11 +1,13 @@
 """The tokenizer of a checkpoint: ids, bytes, chat, streams of text, and what it refuses."""
 
 import accel
+import numpy as np
 import pytest
 import tiny_llama
+from accel.llm.alphabet import byte_alphabet
 from accel.llm.gguf import GGUF
 from accel.llm.text import TextStream
-from accel.llm.tokenizer import Tokenizer, byte_alphabet
+from accel.llm.tokenizer import Tokenizer
 from checkpoint import checkpoint_path, reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -104,6 +106,9 @@ def test_alphabet_is_the_published_one():
     assert [alphabet[c] for c in tiny_llama.byte_tokens()] == list(range(256))
 
 
+RECURSIVE = "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}"
+
+
 @pytest.mark.parametrize(
     ("key", "value", "error", "words"),
     [
@@ -113,6 +118,20 @@ def test_alphabet_is_the_published_one():
         ("tokenizer.ggml.tokens", [1, 2], accel.FormatError, "hold strings"),
         ("tokenizer.ggml.tokens", ["a", "a"], accel.FormatError, "a token twice"),
         ("tokenizer.ggml.token_type", [1], accel.FormatError, "token_type"),
+        ("tokenizer.ggml.token_type", ["1"] * 260, accel.FormatError, "numbers from 1 to 6"),
+        ("tokenizer.ggml.token_type", [7] * 260, accel.FormatError, "numbers from 1 to 6"),
+        ("tokenizer.ggml.token_type", [True] * 260, accel.FormatError, "numbers from 1 to 6"),
+        ("tokenizer.ggml.pre", ["smollm"], accel.UnsupportedError, "['smollm'] and must be"),
+        ("tokenizer.ggml.model", ["gpt2"], accel.UnsupportedError, "['gpt2'] and must be"),
+        ("tokenizer.ggml.add_bos_token", "false", accel.FormatError, "'false' and must be true"),
+        ("tokenizer.ggml.add_bos_token", 0, accel.FormatError, "add_bos_token' is 0 and"),
+        ("tokenizer.ggml.add_eos_token", True, accel.UnsupportedError, "add_eos_token' is not"),
+        ("tokenizer.ggml.add_space_prefix", True, accel.UnsupportedError, "add_space_prefix'"),
+        ("tokenizer.ggml.precompiled_charsmap", [1], accel.UnsupportedError, "precompiled_"),
+        ("tokenizer.new_rule", 1, accel.UnsupportedError, "'tokenizer.new_rule' is not supported"),
+        ("tokenizer.ggml.eos_token_ids", 258, accel.FormatError, "eos_token_ids' is 258 and"),
+        ("tokenizer.ggml.eos_token_ids", [260], accel.FormatError, "ids below 260"),
+        ("tokenizer.ggml.eom_token_id", -1, accel.FormatError, "eom_token_id' is -1"),
         ("tokenizer.ggml.merges", ["a"], accel.FormatError, "merge 0 is 'a'"),
         ("tokenizer.ggml.merges", ["a zz"], accel.FormatError, "merge 0"),
         ("tokenizer.ggml.eos_token_id", 260, accel.FormatError, "eos_token_id' is 260"),
@@ -120,6 +139,13 @@ def test_alphabet_is_the_published_one():
         ("tokenizer.ggml.add_bos_token", True, accel.FormatError, "names none"),
         ("tokenizer.chat_template", "{% for", accel.FormatError, "is no template"),
         ("tokenizer.chat_template", None, accel.UnsupportedError, "no chat template"),
+        ("tokenizer.chat_template", 3, accel.FormatError, "is 3 and must be text"),
+        ("tokenizer.chat_template", "\ud800{{ 1 }}", accel.Error, "surrogate"),
+        ("tokenizer.chat_template", "{{ 1/0 }}", accel.AttrError, "ZeroDivisionError: division"),
+        ("tokenizer.chat_template", '{{ 1+"a" }}', accel.AttrError, "(TypeError: unsupported"),
+        ("tokenizer.chat_template", "{{ strftime_now(3) }}", accel.AttrError, "(TypeError: "),
+        ("tokenizer.chat_template", RECURSIVE, accel.AttrError, "(RecursionError: maximum"),
+        ("tokenizer.chat_template", "{{ messages[0].no.no }}", accel.AttrError, "has no attribute"),
         ("tokenizer.chat_template", "{{ raise_exception('no') }}", accel.AttrError, "(no)"),
         ("tokenizer.chat_template", "{{ ''.__class__.__mro__ }}", accel.AttrError, "unsafe"),
     ],
@@ -127,7 +153,34 @@ def test_alphabet_is_the_published_one():
 def test_what_a_file_must_not_say(key, value, error, words):
     with pytest.raises(error) as e:
         Tokenizer("tiny", tiny_metadata() | {key: value}).chat([{"role": "user", "content": "a"}])
-    assert words in str(e.value)
+    assert words in str(e.value) and "\n" not in str(e.value)
+
+
+def test_what_changes_nothing_may_be_said():
+    more = {
+        "tokenizer.ggml.scores": [0.0] * 260,
+        "tokenizer.ggml.padding_token_id": 3,
+        "tokenizer.ggml.add_eos_token": False,
+        "tokenizer.ggml.add_space_prefix": False,
+        "tokenizer.chat_template.tool_use": "{{ 1 }}",
+        "tokenizer.chat_templates": ["tool_use"],
+    }
+    assert Tokenizer("tiny", tiny_metadata() | more).encode("abc") == [257]
+
+
+def test_every_end_that_the_file_names_stops():
+    more = {"tokenizer.ggml.eos_token_ids": [7, 258], "tokenizer.ggml.eom_token_id": 259}
+    tok = Tokenizer("tiny", tiny_metadata() | more)
+    assert (tok.eos, tok.stops) == (258, {7, 258, 259})
+
+
+@pytest.mark.parametrize("ids", [[1.0], [True], b"ab", {1: 2}, {1}, "ab", 3, [None]])
+def test_ids_are_ints(ids):
+    tok = Tokenizer("tiny", tiny_metadata())
+    tok.decode([1])  # what is kept by its id is not found by 1.0 or True
+    with pytest.raises(TypeError, match="decode: ids is .* and must hold ints"):
+        tok.decode(ids)
+    assert tok.decode(np.array([97, 98])) == tok.decode(iter((97, 98))) == "ab"
 
 
 def tiny_metadata():

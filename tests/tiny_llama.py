@@ -92,7 +92,9 @@ def random_weights(s: Shape, types: dict[str, str], tied: bool, rng) -> dict:
     return out
 
 
-def write(path, s: Shape, weights: dict, *, change=None, architecture="llama") -> None:
+def write(
+    path, s: Shape, weights: dict, *, change=None, architecture="llama", template=TEMPLATE
+) -> None:
     """change(writer) may add keys or tensors."""
     w = gguf.GGUFWriter(path, architecture)
     w.add_block_count(s.layers)
@@ -112,7 +114,7 @@ def write(path, s: Shape, weights: dict, *, change=None, architecture="llama") -
     w.add_token_types([3 if i >= END else 1 for i in range(len(TOKENS))])
     w.add_token_merges(MERGES)
     w.add_eos_token_id(END)
-    w.add_chat_template(TEMPLATE)
+    w.add_chat_template(template)
     if change:
         change(w)
     for name, (kind, raw, _) in weights.items():

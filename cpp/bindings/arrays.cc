@@ -35,7 +35,10 @@ bool has_dlpack(py::handle x) {
 }  // namespace
 
 std::string HostArray::type_text() const {
-  std::string text = py::str(array.dtype().attr("name")).cast<std::string>() + "[";
+  const py::dtype type = array.dtype();
+  const char order = type.byteorder();
+  std::string text = order == '>' ? "big-endian " : order == '<' ? "little-endian " : "";
+  text += py::str(type.attr("name")).cast<std::string>() + "[";
   for (py::ssize_t i = 0; i < array.ndim(); ++i)
     text += (i ? " " : "") + std::to_string(array.shape(i));
   return text + "]";
@@ -117,6 +120,10 @@ std::optional<Problem> in_place_problem(const PortDesc& port, const HostArray& a
   if (py::hasattr(a.array, "mask"))
     return Problem{"layout", name,
                    is + " with a mask and must be without one; array.filled() makes the copy"};
+  if (a.count == 0)
+    return Problem{"too_small", name,
+                   is + " and must have at least " + std::to_string(port.shape.elements()) +
+                       " elements (" + Type{dtype, port.shape}.to_string() + ")"};
   if (!fits_shape(a.array, port.shape))
     return Problem{"layout", name,
                    is + " and must be " + port.shape.to_string() +
@@ -145,6 +152,9 @@ BufferPtr buffer_of_array(const DevicePtr& device, py::handle value, const std::
     throw bind_error(
         "dtype", "array",
         "buffer: array is " + a.type_text() + " and must be f32, f16, bf16, i32, u32, i8 or u8");
+  if (a.count == 0)
+    throw attr_error("buffer", "array",
+                     "buffer: array is " + a.type_text() + " and must have elements");
   // Packing reads the caller's memory once more; only a strided array needs it.
   py::array packed = a.contiguous ? a.array : py::array::ensure(a.array, py::array::c_style);
   const void* data = packed.data();
@@ -160,14 +170,15 @@ BufferPtr buffer_of_array(const DevicePtr& device, py::handle value, const std::
 void require_open(const char* call, const BufferPtr& buffer) {
   buffer->device()->check_alive();
   if (buffer->closed())
-    throw bind_error(
-        "lifetime", buffer->label,
-        std::string(call) + ": buffer " + buffer->label + " is closed and must be open");
+    throw bind_error("lifetime", buffer->label,
+                     std::string(call) + ": " + labelled("buffer", buffer->label) +
+                         " is closed and must be open");
   // Its bytes are in a kernel's own order: as elements they would be read, or written, wrong.
   if (buffer->layout != "plain")
     throw bind_error("layout", buffer->label,
-                     std::string(call) + ": buffer " + buffer->label + " is in layout " +
-                         buffer->layout + " and must be plain; plan.pack made it from a plain one");
+                     std::string(call) + ": " + labelled("buffer", buffer->label) +
+                         " is in layout " + buffer->layout +
+                         " and must be plain; plan.pack made it from a plain one");
 }
 
 void wait_until_unused(const BufferPtr& buffer) {

@@ -33,6 +33,8 @@ void add_pools(py::module_& m);
 void add_reports(py::module_& m, py::class_<Plan, PlanPtr>& plan);
 void add_quant(py::module_& m);
 void add_testing(py::module_& m);
+// Last: no class of the module makes an object without its C++ value.
+void seal_classes(py::module_& m);
 
 // ---------------------------------------------------------------- site
 // The nearest frame whose file does not lie directly in the package's own folder.
@@ -59,11 +61,14 @@ bool bool_arg(Arg a, py::handle value);
 double real_arg(Arg a, py::handle value);  // int or float, never bool
 float f32_arg(Arg a, py::handle value);    // rounded once, to nearest even
 std::vector<int64_t> ints_arg(Arg a, py::handle value);
+// The items of a sequence that is no text, as a list or tuple.
+py::object items_arg(Arg a, py::handle value, const char* must);
 DType dtype_arg(Arg a, py::handle value);
 ScalarKind scalar_kind_arg(Arg a, py::handle value);
-bool is_int(py::handle value);   // int or numpy integer, not bool
-bool is_real(py::handle value);  // is_int, float or numpy floating
-float f32_of(py::handle value);  // of is_real values
+bool is_int(py::handle value);     // int or numpy integer, not bool
+bool is_real(py::handle value);    // is_int, float or numpy floating
+float f32_of(py::handle value);    // of is_real values, rounded once
+bool is_finite(py::handle value);  // of is_real values, before any rounding
 
 // Options of compile by position and name; TypeError for what is none.
 CompileOptions options_of(const char* call, const py::args& args, const py::kwargs& kwargs);
@@ -137,6 +142,8 @@ HostArray array_arg(Arg a, py::handle value);
 py::dtype numpy_dtype(DType t);  // imports ml_dtypes for bf16
 // An array over a buffer's own memory, which it keeps.
 py::array array_over(const BufferPtr& buffer);
+// The buffer's elements into `out`, or into a fresh array for None.
+py::object read_into(const char* call, const BufferPtr& buffer, const py::object& out);
 // A fresh one-dimensional array.
 py::array empty_array(DType t, int64_t count);
 // What keeps the array from being used in place by the port; the code and the call that makes the
@@ -150,9 +157,12 @@ py::capsule dlpack_of(const BufferPtr& buffer, py::handle max_version, py::handl
 // Throws lifetime for a closed buffer and layout for a packed one.
 void require_open(const char* call, const BufferPtr& buffer);
 
-// Counts a queued write for its buffer until the queue has let go of it.
+// Counts a queued write for its buffer until the queue has let go of it, or this thread's own use
+// of it.
 struct Holding {
-  explicit Holding(const BufferPtr& buffer) {
+  enum By { queue, thread };
+  explicit Holding(const BufferPtr& buffer, By by = queue) {
+    if (by == thread) hold->mapped_by = std::this_thread::get_id();
     Buffer::add_hold({buffer}, hold);
     hold->in_flight.fetch_add(1);
   }

@@ -22,8 +22,16 @@ const ScalarDesc* find_scalar(const Plan& plan, const std::string& name) {
 template <class F>
 void each_item(const char* call, const char* what, py::handle mapping, F f) {
   if (mapping.is_none()) return;
-  if (!PyDict_Check(mapping.ptr())) wrong_type({call, what}, mapping, "a dict");
   const std::string key = std::string("a key of ") + what;
+  if (!PyDict_Check(mapping.ptr())) {
+    if (!py::isinstance(mapping, py::module_::import("collections.abc").attr("Mapping")))
+      wrong_type({call, what}, mapping, "a dict or another mapping");
+    for (py::handle name : mapping) {
+      const py::object value = mapping[name];
+      f(text_arg({call, key.c_str()}, name), value);
+    }
+    return;
+  }
   for (auto item : py::reinterpret_borrow<py::dict>(mapping))
     f(text_arg({call, key.c_str()}, item.first), item.second);
 }
@@ -94,8 +102,7 @@ void BoundValues::add_scalar(const std::string& name, py::handle value) {
     const ScalarKind kind = ScalarKind::F32;
     if (flag) return refuse_scalar(bad_number(name, value, "a number"), kind);
     const float v = f32_of(value);
-    const bool was_finite = is_int(value) || std::isfinite(PyFloat_AsDouble(value.ptr()));
-    if (std::isinf(v) && was_finite)
+    if (std::isinf(v) && is_finite(value))
       return refuse_scalar(bad_number(name, value, "a number that rounds to a finite f32"), kind);
     scalars[name] = f32(v);
     return;

@@ -23,33 +23,14 @@ void require_like(const char* call, const char* name, const HostArray& a, const 
                           "numpy.ascontiguousarray(array) makes the copy");
 }
 
-py::object read(const BufferPtr& b, py::object out) {
-  require_open("read", b);
-  HostArray a;
-  if (out.is_none()) {
-    a = host_array(empty_array(b->dtype, b->count));
-  } else {
-    if (!py::isinstance<py::array>(out)) wrong_type({"read", "out"}, out, "a numpy array");
-    a = host_array(out.cast<py::array>());
-    require_like("read", "out", a, *b);
-    if (!a.writable)
-      throw bind_error("read_only", "out", "read: out cannot be written and must be writable");
-  }
-  unlocked([&] {
-    wait_until_unused(b);
-    const std::shared_ptr<void> memory = b->memory();
-    if (memory) std::memcpy(a.data, b->host(), size_t(b->bytes()));
-  });
-  return a.array;
-}
-
 void write(const BufferPtr& b, py::object array) {
   require_open("write", b);
   const HostArray a = array_arg({"write", "array"}, array);
   require_like("write", "array", a, *b);
   if (!b->writable)
-    throw bind_error("read_only", b->label,
-                     "write: buffer " + b->label + " wraps read-only memory and must be writable");
+    throw bind_error(
+        "read_only", b->label,
+        "write: " + labelled("buffer", b->label) + " wraps read-only memory and must be writable");
   unlocked([&] {
     wait_until_unused(b);
     const std::shared_ptr<void> memory = b->memory();
@@ -61,7 +42,7 @@ py::object access(const BufferPtr& b, py::object fn) {
   require_open("access", b);
   if (!PyCallable_Check(fn.ptr())) wrong_type({"access", "fn"}, fn, "callable");
   unlocked([&] { wait_until_unused(b); });
-  const Holding mapped(b);
+  const Holding mapped(b, Holding::thread);
   return fn(array_over(b));
 }
 
@@ -100,7 +81,10 @@ void add_buffer(py::class_<Buffer, BufferPtr>& c) {
             return array_over(b);
           },
           "An array over the buffer's memory. It does not wait: the caller waits for the fence.")
-      .def("read", read, "out"_a = py::none(), "A copy, once the queues that use it are done.")
+      .def(
+          "read",
+          [](const BufferPtr& b, const py::object& out) { return read_into("read", b, out); },
+          "out"_a = py::none(), "A copy, once the queues that use it are done.")
       .def("write", write, "array"_a, "Copy the array in, once the queues that use it are done.")
       .def("access", access, "fn"_a, "fn(array) with a mapping that is valid inside the call only.")
       .def("close",
@@ -128,6 +112,27 @@ void add_buffer(py::class_<Buffer, BufferPtr>& c) {
 }
 
 }  // namespace
+
+py::object read_into(const char* call, const BufferPtr& b, const py::object& out) {
+  require_open(call, b);
+  HostArray a;
+  if (out.is_none()) {
+    a = host_array(empty_array(b->dtype, b->count));
+  } else {
+    if (!py::isinstance<py::array>(out)) wrong_type({call, "out"}, out, "a numpy array");
+    a = host_array(out.cast<py::array>());
+    require_like(call, "out", a, *b);
+    if (!a.writable)
+      throw bind_error("read_only", "out",
+                       std::string(call) + ": out cannot be written and must be writable");
+  }
+  unlocked([&] {
+    wait_until_unused(b);
+    const std::shared_ptr<void> memory = b->memory();
+    if (memory) std::memcpy(a.data, b->host(), size_t(b->bytes()));
+  });
+  return a.array;
+}
 
 void add_buffers(py::module_& m) {
   using namespace py::literals;

@@ -132,12 +132,12 @@ void add_builder(py::module_& m) {
           },
           "None, or the GraphError with everything refused so far.")
       .def("compile", compile,
-           "compile(label=None, max_in_flight=1, pool=None, fuse=True, progress=None): compile the "
-           "graph.\n\n"
+           "compile(label=None, max_in_flight=1, pool=None, fuse=True, pack=False, "
+           "progress=None): compile the graph.\n\n"
            "max_in_flight submissions run at a time, each in a graph instance with transients of "
            "its own, made on\ndemand. pool lends the transients. fuse=False runs every node by "
-           "itself; no bit\nchanges. progress is called as f(stage, done, "
-           "total) and stops the compile by raising.")
+           "itself; no bit\nchanges. pack=True may choose layouts of weights that plan.pack makes. "
+           "progress is called as\nf(stage, done, total) and stops the compile by raising.")
       .def("identity", builder_identity,
            "The identity that compile with these options would give its plan.");
 }

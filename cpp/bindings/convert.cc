@@ -2,6 +2,7 @@
 // kind silently.
 #include "bindings/bindings.h"
 
+#include <bit>
 #include <cmath>
 
 namespace accel::bindings {
@@ -67,11 +68,15 @@ bool bool_arg(Arg a, py::handle value) {
   return value.ptr() == Py_True;
 }
 
-double real_arg(Arg a, py::handle value) {
-  if (!is_real(value)) wrong_type(a, value, "a float");
+static double double_of(py::handle value) {
   const double v = PyFloat_AsDouble(value.ptr());
   if (v == -1.0 && PyErr_Occurred()) throw py::error_already_set();
   return v;
+}
+
+double real_arg(Arg a, py::handle value) {
+  if (!is_real(value)) wrong_type(a, value, "a float");
+  return double_of(value);
 }
 
 // An int of any size, rounded once. Beyond 64 bits the top 64 are kept and the rest is folded into
@@ -94,8 +99,26 @@ static float f32_of_int(py::object v) {
   return negative ? -magnitude : magnitude;
 }
 
+// A number wider than f64, rounded to odd: what is then rounded to f32 is rounded once.
+static double double_of_wide(py::handle value) {
+  const double near = double_of(value);
+  const bool odd = std::bit_cast<uint64_t>(near) & 1;
+  if (!std::isfinite(near) || odd || double(float(near)) == near) return near;
+  const py::object wide = py::reinterpret_borrow<py::object>(value);
+  const py::object back = py::type::of(value)(near);
+  if (back.equal(wide)) return near;
+  return std::nextafter(near, back < wide ? HUGE_VAL : -HUGE_VAL);
+}
+
+bool is_finite(py::handle value) {
+  if (is_int(value)) return true;
+  if (PyFloat_Check(value.ptr())) return std::isfinite(double_of(value));
+  return py::bool_(py::module_::import("numpy").attr("isfinite")(value));
+}
+
 float f32_of(py::handle value) {
-  if (!is_int(value)) return float(PyFloat_AsDouble(value.ptr()));
+  if (PyFloat_Check(value.ptr())) return float(PyFloat_AS_DOUBLE(value.ptr()));
+  if (!is_int(value)) return float(double_of_wide(value));
   py::object number = py::reinterpret_steal<py::object>(PyNumber_Index(value.ptr()));
   if (!number) throw py::error_already_set();
   return f32_of_int(number);
@@ -106,12 +129,20 @@ float f32_arg(Arg a, py::handle value) {
   return f32_of(value);
 }
 
-std::vector<int64_t> ints_arg(Arg a, py::handle value) {
+py::object items_arg(Arg a, py::handle value, const char* must) {
   const bool text = PyUnicode_Check(value.ptr()) || PyBytes_Check(value.ptr());
-  if (text || !PySequence_Check(value.ptr())) wrong_type(a, value, "a sequence of ints");
-  std::vector<int64_t> result;
+  if (text || !PySequence_Check(value.ptr())) wrong_type(a, value, must);
   py::object items = py::reinterpret_steal<py::object>(PySequence_Fast(value.ptr(), "a sequence"));
-  if (!items) throw py::error_already_set();
+  if (items) return items;
+  // An array of rank 0 looks like a sequence and is none.
+  if (!PyErr_ExceptionMatches(PyExc_TypeError)) throw py::error_already_set();
+  PyErr_Clear();
+  wrong_type(a, value, must);
+}
+
+std::vector<int64_t> ints_arg(Arg a, py::handle value) {
+  std::vector<int64_t> result;
+  const py::object items = items_arg(a, value, "a sequence of ints");
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(items.ptr()); ++i) {
     const std::string name = std::string(a.name) + "[" + std::to_string(i) + "]";
     result.push_back(int_arg({a.call, name.c_str()}, PySequence_Fast_GET_ITEM(items.ptr(), i)));

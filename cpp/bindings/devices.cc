@@ -52,9 +52,8 @@ DevicePtr open_cpu_device(py::object threads, py::object isa, py::object check,
 
 std::vector<std::string> texts(Arg a, py::handle value) {
   std::vector<std::string> result;
-  if (PyUnicode_Check(value.ptr()) || !PySequence_Check(value.ptr()))
-    wrong_type(a, value, "a sequence of str");
-  for (py::handle item : py::reinterpret_borrow<py::sequence>(value))
+  const py::object items = items_arg(a, value, "a sequence of str");
+  for (py::handle item : py::reinterpret_borrow<py::sequence>(items))
     result.push_back(text_arg(a, item));
   return result;
 }

@@ -108,10 +108,27 @@ Import import_of(py::object x) {
   return in;
 }
 
-int64_t count_of(const DlTensor& t) {
+// The number of elements; refuses what the producer cannot mean.
+int64_t checked_count(const DlTensor& t) {
   int64_t n = 1;
-  for (int i = 0; i < t.ndim; ++i) n *= t.shape[i];
+  bool fits = t.ndim >= 0;
+  for (int i = 0; fits && i < t.ndim; ++i)
+    fits = t.shape[i] >= 0 && !__builtin_mul_overflow(n, t.shape[i], &n);
+  if (!fits)
+    throw bind_error("layout", "x",
+                     "from_dlpack: x has an extent below 0 or more than 2^63-1 elements and must "
+                     "have the shape of a tensor");
+  if (n == 0)
+    throw attr_error("from_dlpack", "x", "from_dlpack: x is empty and must have elements");
   return n;
+}
+
+// Two ints, as DLPack writes versions and devices.
+std::pair<int64_t, int64_t> pair_arg(Arg a, py::handle value) {
+  const bool sequence = PyTuple_Check(value.ptr()) || PyList_Check(value.ptr());
+  if (!sequence || py::len(value) != 2) wrong_type(a, value, "a tuple of two ints");
+  const std::vector<int64_t> ints = ints_arg(a, value);
+  return {ints[0], ints[1]};
 }
 
 bool compact(const DlTensor& t) {
@@ -128,9 +145,9 @@ const char* bytes_of(const DlTensor& t) {
 }
 
 // Walks the index space in row-major order.
-void copy_strided(char* out, const DlTensor& t, int64_t size) {
+void copy_strided(char* out, const DlTensor& t, int64_t count, int64_t size) {
   std::vector<int64_t> index(size_t(t.ndim), 0);
-  for (int64_t n = count_of(t); n > 0; --n, out += size) {
+  for (int64_t n = count; n > 0; --n, out += size) {
     int64_t at = 0;
     for (int i = 0; i < t.ndim; ++i) at += index[size_t(i)] * t.strides[i];
     std::memcpy(out, bytes_of(t) + at * size, size_t(size));
@@ -139,7 +156,8 @@ void copy_strided(char* out, const DlTensor& t, int64_t size) {
 }
 
 void require_host(py::object x) {
-  const auto where = x.attr("__dlpack_device__")().cast<std::pair<int, int>>();
+  const py::object given = x.attr("__dlpack_device__")();
+  const auto where = pair_arg({"from_dlpack", "x.__dlpack_device__()"}, given);
   if (where.first != kCpu)
     throw bind_error("foreign", "x",
                      "from_dlpack: x is on DLPack device type " + std::to_string(where.first) +
@@ -203,6 +221,11 @@ BufferPtr buffer_of_dlpack(const DevicePtr& device, py::object x, std::optional<
   require_host(x);
   Import in = import_of(x);
   const DType dtype = dtype_of(in.tensor.dtype);
+  const int64_t count = checked_count(in.tensor);
+  if (in.copied && copy == false)
+    throw bind_error("layout", "x",
+                     "from_dlpack: x was copied by its producer and must be its own memory with "
+                     "copy=False");
   const int64_t size = size_of(dtype);
   const bool aligned = reinterpret_cast<uintptr_t>(bytes_of(in.tensor)) % size_t(size) == 0;
   const bool fits = compact(in.tensor) && aligned;
@@ -211,16 +234,17 @@ BufferPtr buffer_of_dlpack(const DevicePtr& device, py::object x, std::optional<
                      std::string("from_dlpack: x is ") + (aligned ? "strided" : "misaligned") +
                          " and must be a compact aligned tensor with copy=False; "
                          "from_dlpack(x, copy=True) makes the copy");
-  const int64_t count = count_of(in.tensor);
   return unlocked([&] {
     if (fits && copy != true) {
       void* data = const_cast<char*>(bytes_of(in.tensor));
-      return device->wrap(data, dtype, count, !in.read_only, in.owner, "dlpack");
+      BufferPtr wrapped = device->wrap(data, dtype, count, !in.read_only, in.owner, "dlpack");
+      wrapped->copied = in.copied;
+      return wrapped;
     }
     BufferPtr made = device->new_buffer(dtype, count, "dlpack");
     char* out = static_cast<char*>(made->host());
     if (compact(in.tensor)) std::memcpy(out, bytes_of(in.tensor), size_t(made->bytes()));
-    else copy_strided(out, in.tensor, size);
+    else copy_strided(out, in.tensor, count, size);
     made->copied = true;
     return made;
   });
@@ -233,7 +257,7 @@ py::capsule dlpack_of(const BufferPtr& buffer, py::handle max_version, py::handl
         "__dlpack__: copy is True and must be None or False; "
         "buffer.read() makes a copy");
   const bool versioned =
-      !max_version.is_none() && max_version.cast<std::pair<int, int>>().first >= 1;
+      !max_version.is_none() && pair_arg({"__dlpack__", "max_version"}, max_version).first >= 1;
   if (versioned) {
     auto* m = new DlVersioned{1, 0, nullptr, nullptr, buffer->writable ? 0 : kReadOnly, {}};
     return make_capsule(m, buffer, kVersionedName);

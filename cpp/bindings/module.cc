@@ -21,4 +21,5 @@ PYBIND11_MODULE(_core, m) {
   add_pools(m);
   add_quant(m);
   add_testing(m);
+  seal_classes(m);
 }

@@ -34,7 +34,7 @@ py::object pack(Plan& plan, py::object bindings) {
   values.add_buffers(bindings);
   const Packed packed = with_problems(values, [&] { return plan.pack(values.buffers); });
   py::dict result;
-  if (!bindings.is_none()) result = bindings.attr("copy")();
+  if (!bindings.is_none()) result.attr("update")(bindings);
   for (const auto& [name, view] : packed.buffers)
     if (view.buffer != values.buffers.at(name).buffer) result[py::str(name)] = view.buffer;
   return make_named("Packed", result, packed.bytes, packed.seconds);
@@ -45,9 +45,8 @@ py::object pack(Plan& plan, py::object bindings) {
 std::vector<FencePtr> fences_arg(py::handle after) {
   std::vector<FencePtr> fences;
   if (PyTuple_Check(after.ptr()) && PyTuple_GET_SIZE(after.ptr()) == 0) return fences;
-  if (!PyTuple_Check(after.ptr()) && !PyList_Check(after.ptr()))
-    wrong_type({"submit", "after"}, after, "a tuple or list of Fence");
-  for (py::handle item : py::reinterpret_borrow<py::sequence>(after))
+  const py::object items = items_arg({"submit", "after"}, after, "a sequence of Fence");
+  for (py::handle item : py::reinterpret_borrow<py::sequence>(items))
     fences.push_back(fence_arg({"submit", "an entry of after"}, item));
   return fences;
 }
@@ -176,9 +175,8 @@ void add_plan(py::module_& m) {
   add_reports(m, plan);
   plan.def("submit", submit, "bindings"_a, "scalars"_a = py::none(), "queue"_a = py::none(),
            "after"_a = py::tuple(),
-           "Queue one run and return its Fence. bindings is prepared Bindings, or a dict of port "
-           "name "
-           "to\nBuffer, BufferView or numpy array together with a dict of scalars.")
+           "Queue one run and return its Fence. bindings is prepared Bindings, or a mapping of "
+           "port name to\nBuffer, BufferView or numpy array together with one of scalars.")
       .def("bind", bind, "bindings"_a, "scalars"_a = py::none(),
            "Check a whole set of bindings once and keep it ready.")
       .def(

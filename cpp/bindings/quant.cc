@@ -101,7 +101,14 @@ double int4_bound(py::object x, py::object scales, py::object zeros) {
 
 // The format's own numbers; a name is looked up among the types that have planes.
 uint32_t gguf_type(py::handle type) {
-  if (is_int(type)) return uint32_t(int_arg({"gguf_planes", "type"}, type));
+  if (is_int(type)) {
+    const int64_t number = int_arg({"gguf_planes", "type"}, type);
+    if (number < 0 || number > int64_t(UINT32_MAX))
+      throw attr_error(
+          "gguf_planes", "type",
+          "gguf_planes: type is " + std::to_string(number) + " and must be in [0, 4294967295]");
+    return uint32_t(number);
+  }
   return quant::gguf_type_number(text_arg({"gguf_planes", "type"}, type));
 }
 

@@ -20,11 +20,15 @@ struct Write {
 void require_own(const char* call, const Queue& q, const BufferPtr& buffer) {
   if (buffer->device() != q.device)
     throw bind_error("foreign", "buffer",
-                     std::string(call) + ": buffer " + buffer->label +
+                     std::string(call) + ": " + labelled("buffer", buffer->label) +
                          " is of another device and must be of the queue's");
+}
+
+void require_open_queue(const char* call, const Queue& q) {
   if (q.closed())
-    throw bind_error("lifetime", "queue",
-                     std::string(call) + ": queue " + q.label + " is closed and must be open");
+    throw bind_error(
+        "lifetime", "queue",
+        std::string(call) + ": " + labelled("queue", q.label) + " is closed and must be open");
 }
 
 Write checked_write(const Queue& q, py::handle buffer, py::handle offset, py::handle host) {
@@ -32,7 +36,7 @@ Write checked_write(const Queue& q, py::handle buffer, py::handle offset, py::ha
   Write w;
   w.buffer = pointer_arg<Buffer>({call, "buffer"}, buffer, "a Buffer");
   require_open(call, w.buffer);
-  if (w.buffer->device() != q.device) require_own(call, q, w.buffer);
+  require_own(call, q, w.buffer);
   const int64_t at = int_arg({call, "offset"}, offset);
   const HostArray a = array_arg({call, "host"}, host);
   const Buffer& b = *w.buffer;
@@ -73,8 +77,14 @@ py::object read_buffer(Queue& q, py::object buffer, py::object out) {
   const BufferPtr b = pointer_arg<Buffer>({"read_buffer", "buffer"}, buffer, "a Buffer");
   require_open("read_buffer", b);
   require_own("read_buffer", q, b);
+  require_open_queue("read_buffer", q);
   unlocked([&] { q.flush(poll_signals); });
-  return buffer.attr("read")(out);
+  return read_into("read_buffer", b, out);
+}
+
+void flush(Queue& q) {
+  require_open_queue("flush", q);
+  unlocked([&] { q.flush(poll_signals); });
 }
 
 // ---------------------------------------------------------------- fence
@@ -160,9 +170,7 @@ void add_queues(py::module_& m) {
            "Queue a write of host, which is copied before this returns; offset in elements.")
       .def("read_buffer", read_buffer, "buffer"_a, "out"_a = py::none(),
            "Flush, then read the buffer.")
-      .def(
-          "flush", [](Queue& q) { unlocked([&] { q.flush(poll_signals); }); },
-          "Wait until everything submitted before has finished.")
+      .def("flush", flush, "Wait until everything submitted before has finished.")
       .def("close", [](Queue& q) { unlocked([&] { q.close(); }); });
   py::class_<PyFence>(m, "Fence", py::is_final(), sweeping(), "The end of one submission.")
       .def("wait", wait, "timeout"_a = py::none(),

@@ -65,8 +65,7 @@ void add_scalar_value(py::module_& m) {
       "f32",
       [](py::object value) {
         const float v = f32_arg({"f32", "value"}, value);
-        if (std::isinf(v) &&
-            !(PyFloat_Check(value.ptr()) && std::isinf(PyFloat_AsDouble(value.ptr()))))
+        if (std::isinf(v) && is_finite(value))
           throw attr_error(
               "f32", "value",
               "f32: value is " + std::string(py::str(value)) + " and must round to a finite f32");

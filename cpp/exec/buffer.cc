@@ -27,6 +27,18 @@ Event& released() {
   return *event;
 }
 
+std::string labelled(const char* kind, const std::string& label) {
+  return std::string(kind) + (label.empty() ? " without a label" : " " + label);
+}
+
+// Call with the lifetime lock: the thread that maps a buffer with these holds, or none.
+static std::thread::id mapper(const std::vector<std::weak_ptr<Hold>>& holds) {
+  for (const auto& weak : holds)
+    if (const auto hold = weak.lock())
+      if (hold->mapped_by != std::thread::id() && hold->in_flight.load()) return hold->mapped_by;
+  return {};
+}
+
 // Call with the lifetime lock. A table that binds the buffer to several ports is listed once for
 // each and counts once. seq_cst: see close().
 static int held(const std::vector<std::weak_ptr<Hold>>& holds) {
@@ -61,6 +73,14 @@ int Buffer::in_use() const {
 bool Buffer::wait_idle(double seconds, const std::function<void()>& poll) {
   check_fork();
   const std::shared_ptr<Buffer> keep = shared_from_this();
+  {
+    const auto lock = lifetime_lock();
+    if (mapper(holds_) == std::this_thread::get_id())
+      throw bind_error("lifetime", label,
+                       labelled("buffer", label) +
+                           " is inside access on this thread and must be outside it: the array "
+                           "that access gives is the buffer's memory");
+  }
   return released().wait(
       [this] {
         const auto lock = lifetime_lock();
@@ -79,11 +99,15 @@ void Buffer::close() {
     // the holds are read. So either this sees the hold and refuses, or the submission sees the new
     // generation and looks at its buffers.
     close_generation().fetch_add(1, std::memory_order_seq_cst);
+    if (mapper(holds_) != std::thread::id())
+      throw bind_error("lifetime", label,
+                       labelled("buffer", label) +
+                           " is inside access and must be outside it to close: access must return "
+                           "first");
     if (const int n = held(holds_))
       throw bind_error("lifetime", label,
-                       "buffer " + (label.empty() ? std::string("without a label") : label) +
-                           " is held by " + std::to_string(n) + " submission" +
-                           (n == 1 ? "" : "s") +
+                       labelled("buffer", label) + " is held by " + std::to_string(n) +
+                           " submission" + (n == 1 ? "" : "s") +
                            " in flight and must be idle to close: wait for the fence first");
     closed_.store(true, std::memory_order_release);
     host_.store(nullptr, std::memory_order_release);

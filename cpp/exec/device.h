@@ -8,6 +8,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/error.h"
@@ -44,7 +45,13 @@ struct Enumeration {
 // costs the same for one buffer and for a thousand.
 struct Hold {
   std::atomic<int> in_flight{0};
+  // The thread that maps the buffers for its own code, which would wait for itself; none: a
+  // submission.
+  std::thread::id mapped_by{};
 };
+
+// "buffer x", "buffer without a label".
+std::string labelled(const char* kind, const std::string& label);
 
 // Memory of one device, or caller's memory used in place. Closing one in use raises `lifetime`.
 class Buffer : public std::enable_shared_from_this<Buffer> {
@@ -69,7 +76,8 @@ class Buffer : public std::enable_shared_from_this<Buffer> {
   void close();
   // Submissions in flight that hold this buffer.
   int in_use() const;
-  // Waits until none does; false if `seconds` run out first. `poll` as in Fence::wait.
+  // Waits until none does; false if `seconds` run out first. `poll` as in Fence::wait. Raises
+  // lifetime on a thread that maps the buffer.
   bool wait_idle(double seconds = -1, const std::function<void()>& poll = {});
 
   // By the library: submissions through `hold` count for these buffers, from now on or no longer.

@@ -67,9 +67,11 @@ void Worker::stop() {
 }
 
 // With the lock: why the next submission is refused, or nothing; then the threads run.
-std::optional<Error> Worker::admit() {
+std::optional<Error> Worker::admit(const std::string& label) {
   State& s = *s_;
-  if (s.closed) return bind_error("lifetime", "queue", "queue is closed and must be open");
+  if (s.closed)
+    return bind_error("lifetime", "queue",
+                      labelled("queue", label) + " is closed and must be open");
   s.host->count_submission();
   if (s.host->lost()) return s.host->lost_error();
   try {
@@ -81,7 +83,8 @@ std::optional<Error> Worker::admit() {
   return std::nullopt;
 }
 
-FencePtr Worker::enqueue(Work work, std::vector<FencePtr> after, std::shared_ptr<void> keep) {
+FencePtr Worker::enqueue(Work work, std::vector<FencePtr> after, std::shared_ptr<void> keep,
+                         const std::string& label) {
   State& s = *s_;
   auto fence = std::make_shared<Fence>();
   fence->set_spin(s.host->spin_ns());
@@ -92,7 +95,7 @@ FencePtr Worker::enqueue(Work work, std::vector<FencePtr> after, std::shared_ptr
   std::optional<Error> refused;
   {
     std::lock_guard<std::mutex> lock(s.mutex);
-    refused = admit();
+    refused = admit(label);
     if (!refused) {
       s.pending.push_back(std::move(job));
       s.last = fence;
@@ -189,7 +192,7 @@ bool Worker::close(const std::string& label) {
     if (s_->closed) return false;
     if (const int n = s_->in_flight)
       throw bind_error("lifetime", label,
-                       "queue " + label + " has " + std::to_string(n) + " submission" +
+                       labelled("queue", label) + " has " + std::to_string(n) + " submission" +
                            (n == 1 ? "" : "s") +
                            " in flight and must be idle to close: flush it first");
     s_->closed = true;
@@ -226,9 +229,9 @@ FencePtr WorkerQueue::enqueue(Worker::Work work, std::vector<FencePtr> after) {
     if (fence->origin() && fence->origin() != host_.get())
       return Fence::failed(bind_error(
           "foreign", "after",
-          "after holds a fence of another device and must hold fences of the device of queue " +
-              label));
-  return worker_->enqueue(std::move(work), std::move(after), shared_from_this());
+          "after holds a fence of another device and must hold fences of the device of " +
+              labelled("queue", label)));
+  return worker_->enqueue(std::move(work), std::move(after), shared_from_this(), label);
 }
 
 void WorkerQueue::flush(const std::function<void()>& poll) {
@@ -239,9 +242,9 @@ void WorkerQueue::flush(const std::function<void()>& poll) {
 void WorkerQueue::close() {
   check_fork();
   if (default_)
-    throw bind_error(
-        "lifetime", "queue",
-        "queue " + label + " is its device's own and must stay open; it closes with the device");
+    throw bind_error("lifetime", "queue",
+                     labelled("queue", label) +
+                         " is its device's own and must stay open; it closes with the device");
   if (worker_->close(label) && counted_.exchange(false))
     host_->live_queues.fetch_sub(1, std::memory_order_acq_rel);
 }

@@ -45,8 +45,9 @@ class Worker {
   // In a forked child: forgets it.
   ~Worker();
 
-  // `keep` lives until the work is over.
-  FencePtr enqueue(Work work, std::vector<FencePtr> after, std::shared_ptr<void> keep);
+  // `keep` lives until the work is over; `label` is the queue's.
+  FencePtr enqueue(Work work, std::vector<FencePtr> after, std::shared_ptr<void> keep,
+                   const std::string& label);
   void flush(const std::function<void()>& poll);
   // Refuses while work is in flight, giving its number; false when closed before.
   bool close(const std::string& label);
@@ -59,7 +60,7 @@ class Worker {
   struct State;
   static void loop(const std::shared_ptr<State>& state);
   static void run(State& state, Job& job);
-  std::optional<Error> admit();
+  std::optional<Error> admit(const std::string& label);
   void stop();
   std::shared_ptr<State> s_;
   std::unique_ptr<std::thread> thread_;

@@ -209,8 +209,8 @@ Int4 Builder::int4(const std::string& name, const Shape& shape, int64_t group, b
     return bundle;
   }
   bundle.weights = shape.elements();
-  const int64_t groups = (bundle.weights + group - 1) / group;
-  bundle.codes = weight(name + ".codes", DType::U32, Shape{(bundle.weights + 7) / 8}, site);
+  const int64_t groups = (bundle.weights - 1) / group + 1;
+  bundle.codes = weight(name + ".codes", DType::U32, Shape{(bundle.weights - 1) / 8 + 1}, site);
   bundle.scales = weight(name + ".scales", dtype, Shape{groups}, site);
   bundle.zeros = affine ? Tensor() : weight(name + ".zeros", dtype, Shape{groups}, site);
   if (affine) bundle.biases = weight(name + ".biases", dtype, Shape{groups}, site);
@@ -224,7 +224,7 @@ Quantized Builder::quantized(const std::string& name, const Shape& shape, Site s
     add_refusal(p_, "quantized", r, site);
     return {Tensor::poison(p_), Tensor::poison(p_)};
   }
-  const int64_t blocks = (shape.elements() + 31) / 32;
+  const int64_t blocks = (shape.elements() - 1) / 32 + 1;
   return {weight(name + ".quants", DType::I8, shape, site),
           weight(name + ".scales", DType::F16, Shape{blocks}, site)};
 }

@@ -42,7 +42,8 @@ Stream derive(uint64_t root, uint64_t sequence) {
 // ---------------------------------------------------------------- options
 
 bool SamplingOptions::penalised() const {
-  return (repetition != 0 && repetition != 1) || presence != 0 || frequency != 0;
+  const float rep = float(repetition);
+  return (rep != 0 && rep != 1) || float(presence) != 0 || float(frequency) != 0;
 }
 
 static std::string number(double v) {
@@ -71,11 +72,11 @@ void SamplingOptions::validate() const {
   if (top_k < 0) bad_option("top_k", std::to_string(top_k), "0 or more");
   if (top_k > kTopMaxRounds && !exact)
     bad_option("top_k", std::to_string(top_k), "at most 128; exact=True lifts the bound");
-  if (!(top_p >= 0 && top_p <= 1)) bad_option("top_p", number(top_p), "in [0, 1]");
+  if (!(float(top_p) >= 0 && float(top_p) <= 1)) bad_option("top_p", number(top_p), "in [0, 1]");
   for (auto [name, v] :
        {std::pair{"repetition", repetition}, {"presence", presence}, {"frequency", frequency}})
-    if (!std::isfinite(v) || !std::isfinite(float(v))) bad_option(name, number(v), "finite");
-  if (repetition < 0) bad_option("repetition", number(repetition), "0 or more");
+    if (!std::isfinite(float(v))) bad_option(name, number(v), "finite");
+  if (float(repetition) < 0) bad_option("repetition", number(repetition), "0 or more");
 }
 
 std::map<std::string, ScalarValue> SamplingOptions::scalars(const std::string& prefix, int64_t n,
@@ -86,6 +87,8 @@ std::map<std::string, ScalarValue> SamplingOptions::scalars(const std::string& p
   if (!greedy()) out[prefix + ".invT"] = f32(1.0f / float(temperature));
   if (!penalised()) return out;
   if (history_cap <= 0) bad_option("history_cap", std::to_string(history_cap), "positive");
+  if (history_cap > int64_t(UINT32_MAX))
+    bad_option("history_cap", std::to_string(history_cap), "at most 4294967295");
   if (n < 0 || n > history_cap)
     bad_option("n", std::to_string(n),
                "in [0, " + std::to_string(history_cap) + "], the history's capacity");
@@ -232,7 +235,7 @@ Tensor sample(const Tensor& logits, const Tensor& draws, const State& history, c
     keep.i = options.top_k;
     x = Builder::record(Op::top_k_mask, {x}, {{"k", keep}, {"exact", exact}}, site).value();
   }
-  if (options.top_p > 0) {
+  if (float(options.top_p) > 0) {
     keep.f = float(options.top_p);
     x = Builder::record(Op::top_p_mask, {x}, {{"p", keep}, {"exact", exact}}, site).value();
   }

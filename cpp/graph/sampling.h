@@ -31,13 +31,14 @@ struct Stream {
 };
 Stream derive(uint64_t root, uint64_t sequence);
 
+// Kept as given; every check and use is of the value rounded to f32.
 struct SamplingOptions {
   double temperature = 0;
   int64_t top_k = 0;
   double top_p = 0;
   double repetition = 0, presence = 0, frequency = 0;
   bool exact = false;
-  bool greedy() const { return temperature == 0; }
+  bool greedy() const { return float(temperature) == 0; }
   bool penalised() const;
   void validate() const;  // throws attr_error
   // <prefix>.invT and, if penalised, <prefix>.n .rep .pres .freq

@@ -10,7 +10,7 @@ static std::vector<Type> infer(const Call& c) {
   require_dtype(c, 1, DType::F16);
   require_dtype(c, 2, DType::U32);
   require_rank(c, 0, 2);
-  require_scales(c, 1, (table.elements() + 31) / 32);
+  require_scales(c, 1, (table.elements() - 1) / 32 + 1);
   std::vector<int64_t> shape = c.in[2].shape.dims();
   shape.push_back(table[1]);
   return {Type{DType::F32, Shape(std::move(shape))}};

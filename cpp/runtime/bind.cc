@@ -24,7 +24,7 @@ int Plan::Impl::port_of(const std::string& name, Problems& problems) const {
   const bool scalar = scalar_index.count(name);
   problems.push_back({"unknown", name,
                       (scalar ? "scalar " + name + " is bound to a buffer" : name + " is bound") +
-                          " and must be a port of plan " + data.label +
+                          " and must be a port of " + labelled("plan", data.label) +
                           " (plan.ports() lists them)"});
   return -1;
 }
@@ -77,8 +77,8 @@ bool Plan::Impl::check_scalar(const std::string& name, const ScalarValue& value,
   const auto at = scalar_index.find(name);
   if (at == scalar_index.end()) {
     problems.push_back({"unknown", name,
-                        "scalar " + name + " is given and must be a scalar of plan " + data.label +
-                            " (plan.scalars() lists them)"});
+                        "scalar " + name + " is given and must be a scalar of " +
+                            labelled("plan", data.label) + " (plan.scalars() lists them)"});
     return false;
   }
   const ScalarKind want = data.graph.scalars[size_t(at->second)].kind;
@@ -229,7 +229,7 @@ std::vector<uint32_t> Plan::Impl::bind_scalars(const ScalarMap& values, Problems
 std::shared_ptr<Bindings> Plan::bind(const BindingMap& buffers, const ScalarMap& scalars) {
   p_->runtime->device()->check_alive();
   if (closed())
-    throw bind_error("lifetime", "plan", "plan " + label() + " is closed and must be open");
+    throw bind_error("lifetime", "plan", labelled("plan", label()) + " is closed and must be open");
   Impl::Problems problems;
   auto impl = std::make_shared<Bindings::Impl>();
   impl->plan = shared_from_this();
@@ -299,7 +299,8 @@ void Bindings::update(const BindingMap& buffers, const ScalarMap& scalars) {
   check_fork();
   const Plan::Impl& p = *p_->plan->p_;
   if (p.closed.load())
-    throw bind_error("lifetime", "plan", "plan " + p.data.label + " is closed and must be open");
+    throw bind_error("lifetime", "plan",
+                     labelled("plan", p.data.label) + " is closed and must be open");
   Plan::Impl::Problems problems;
   Changes changes;
   for (const auto& [name, view] : buffers)

@@ -21,7 +21,8 @@ Packed Plan::pack(const BindingMap& buffers) {
   const DevicePtr& device = p_->runtime->device();
   device->check_alive();
   if (closed())
-    throw bind_error("lifetime", "plan", "plan " + p_->data.label + " is closed and must be open");
+    throw bind_error("lifetime", "plan",
+                     labelled("plan", p_->data.label) + " is closed and must be open");
   Impl::Problems problems;
   std::vector<int> ports;
   for (const auto& [name, view] : buffers) {

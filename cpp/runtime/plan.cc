@@ -240,8 +240,9 @@ using FlightPtr = std::shared_ptr<Flight>;
 
 void check_queue(const Device* device, const QueuePtr& queue, const std::vector<FencePtr>& after) {
   if (queue->device.get() != device)
-    throw bind_error("foreign", "queue",
-                     "queue " + queue->label + " is of another device and must be of the plan's");
+    throw bind_error(
+        "foreign", "queue",
+        labelled("queue", queue->label) + " is of another device and must be of the plan's");
   for (const FencePtr& fence : after)
     if (!fence)
       throw bind_error("unbound", "after", "after holds a missing fence and must hold fences only");
@@ -251,7 +252,7 @@ void check_queue(const Device* device, const QueuePtr& queue, const std::vector<
 
 // With the plan's lock: takes the slot, before anything is rebound.
 static FlightPtr take_slot(const PlanPtr& plan, Plan::Impl& p) {
-  const std::string name = p.data.label.empty() ? "plan" : "plan " + p.data.label;
+  const std::string name = labelled("plan", p.data.label);
   if (p.closed.load()) throw bind_error("lifetime", "plan", name + " is closed and must be open");
   size_t i = 0;
   while (i < p.instances.size() && p.instances[i]->in_flight.load(std::memory_order_acquire)) ++i;
@@ -298,9 +299,9 @@ FencePtr Plan::submit(const Bindings& bound, QueuePtr queue, std::vector<FencePt
     std::lock_guard<std::mutex> lock(p_->mutex);
     FlightPtr flight = take_slot(shared_from_this(), *p_);
     if (!b || b->plan.get() != this)
-      throw bind_error(
-          "foreign", "bindings",
-          "bindings is of another plan and must be made by bind() of plan " + p_->data.label);
+      throw bind_error("foreign", "bindings",
+                       "bindings is of another plan and must be made by bind() of " +
+                           labelled("plan", p_->data.label));
     flight->take(b->table, p_->data.graph);
     return launch(*p_, std::move(flight), b->scalars, std::move(queue), std::move(after));
   } catch (const Error& e) { return Fence::failed(e); }
@@ -403,7 +404,8 @@ void Plan::memory_map(const std::string& path) const {
 // trace
 
 static Error trace_error(const PlanData& data, const char* is_and_must) {
-  return attr_error("trace", "plan", "trace: plan " + data.label + " is " + is_and_must);
+  return attr_error("trace", "plan",
+                    "trace: " + labelled("plan", data.label) + " is " + is_and_must);
 }
 
 void Plan::begin_trace() {

@@ -6,6 +6,7 @@ A key that is not read may change what the model computes: it is refused, never 
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,6 +23,17 @@ HARMLESS = {
     "router_aux_loss_coef", "router_jitter_noise", "torch_dtype", "transformers_version",
     "unsloth_fixed", "unsloth_version", "use_cache",
 }  # fmt: skip
+
+
+def _positive_f32(value: Any) -> bool:
+    """Whether what the kernels compute with, the value rounded to f32, is finite and above 0."""
+    if type(value) not in (int, float):
+        return False
+    try:
+        (rounded,) = struct.unpack("<f", struct.pack("<f", value))
+    except (OverflowError, struct.error):  # the second for an int that f64 does not hold
+        return False
+    return 0 < rounded < math.inf
 
 
 class Keys:
@@ -61,10 +73,7 @@ class Keys:
         return self._checked(key, default, lambda v: type(v) is int and v >= 0, "an integer from 0")
 
     def real(self, key: str, default: Any = _REQUIRED) -> float:
-        def right(v):
-            return type(v) in (int, float) and 0 < v < math.inf
-
-        return self._checked(key, default, right, "a positive number")
+        return self._checked(key, default, _positive_f32, "a positive number that f32 holds")
 
     def flag(self, key: str, default: Any = _REQUIRED) -> bool:
         return self._checked(key, default, lambda v: type(v) is bool, "true or false")

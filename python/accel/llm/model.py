@@ -20,6 +20,7 @@ from accel.tensor import SamplingOptions, Stream
 
 from .engine import BUCKETS, Engine
 from .errors import attr_error, bind_error, format_error, unsupported
+from .ids import ids_of
 from .load import Opened, open_checkpoint
 from .locate import locate
 from .models.graph import Step
@@ -322,10 +323,7 @@ class Model:
         return self._check_ids("generate", prompt, "prompt")
 
     def _check_ids(self, op: str, ids, operand="ids", window=None) -> list[int]:
-        try:
-            out = [i.__index__() for i in ids]
-        except (TypeError, AttributeError):
-            raise TypeError(f"{op}: {operand} is {ids!r:.60} and must hold ints") from None
+        out = ids_of(op, operand, ids)
         vocab, context = self.config.vocab, self.config.context
         if not out:
             raise attr_error(op, operand, "empty", "at least one token")

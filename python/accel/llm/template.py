@@ -36,14 +36,19 @@ class ChatTemplate:
             return self._compiled.render(
                 messages=messages, add_generation_prompt=True, **self._tokens
             )
-        except jinja2.TemplateError as e:
+        except Exception as e:  # its code is the checkpoint's: it may divide by zero, or recurse
+            kind = "" if isinstance(e, jinja2.TemplateError) else f"{type(e).__name__}: "
+            why = " ".join(f"{kind}{e}".split())
             raise attr_error(
-                "chat", "messages", f"refused by the template ({e})", "what it takes"
+                "chat", "messages", f"refused by the template ({why})", "what it takes"
             ) from e
 
     def _compile(self, jinja2):
-        if not isinstance(self.source, str):
+        if self.source is None:
             raise unsupported(f"{self._path}: the checkpoint has no chat template")
+        if not isinstance(self.source, str):
+            what = f"{self._where} is {self.source!r:.60} and must be text"
+            raise format_error(self._path, what)
         sandbox = need("jinja2.sandbox")
 
         def raise_exception(message):
@@ -57,8 +62,9 @@ class ChatTemplate:
         env.filters["tojson"] = _tojson
         try:
             return env.from_string(self.source)
-        except jinja2.TemplateError as e:
-            raise format_error(self._path, f"{self._where} is no template ({e})") from e
+        except Exception as e:  # also text that Python cannot compile
+            why = " ".join(str(e).split())
+            raise format_error(self._path, f"{self._where} is no template ({why})") from e
 
 
 def _tojson(value, indent=None) -> str:

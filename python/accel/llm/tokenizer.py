@@ -10,11 +10,27 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from .alphabet import byte_alphabet
 from .errors import attr_error, format_error, unsupported
+from .ids import ids_of
+from .keys import Keys
 from .template import ChatTemplate, check_messages, guarded, need, unused_mark
 
 # token_type values of a GGUF vocabulary.
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
+# Keys that change neither ids nor text: scores of other models, and tokens that nothing here adds.
+_HARMLESS = {
+    "tokenizer.ggml.scores", "tokenizer.ggml.token_type_count", "tokenizer.huggingface.json",
+    "tokenizer.chat_templates",
+    *(
+        f"tokenizer.ggml.{name}_token_id"
+        for name in (
+            "unknown", "padding", "separator", "seperator", "cls", "mask", "prefix", "suffix",
+            "middle", "fim_pre", "fim_suf", "fim_mid", "fim_pad", "fim_rep", "fim_sep",
+        )
+    ),
+}  # fmt: skip
+_NAMED_TEMPLATE = "tokenizer.chat_template."  # beside the default one
 
 
 def _pre_smollm(pre):
@@ -51,16 +67,6 @@ PRE = {
 }
 
 
-def byte_alphabet() -> dict[str, int]:
-    """The character that stands for each byte in a byte-level vocabulary, to the byte.
-
-    Printable Latin-1 bytes stand for themselves; the others, in order, are characters from 256 on.
-    """
-    kept = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    moved = [b for b in range(256) if b not in set(kept)]
-    return {chr(b): b for b in kept} | {chr(256 + i): b for i, b in enumerate(moved)}
-
-
 _ALPHABET = byte_alphabet()
 _AS_WRITTEN = (CONTROL, USER_DEFINED, UNKNOWN)  # tokens that are not spelled in the byte alphabet
 
@@ -70,7 +76,11 @@ class Tokenizer:
 
     def __init__(self, path: str, metadata: dict[str, Any]):
         self._path = path
-        self._read(metadata)
+        named = {key for key in metadata if key.startswith(_NAMED_TEMPLATE)}
+        keys = Keys(path, metadata, prefix="tokenizer.", harmless=_HARMLESS | named)
+        self._read(keys)
+        template = keys.value("chat_template", None)
+        keys.finish()
         self._check_alphabet()
         self._missing = bytes(b for c, b in _ALPHABET.items() if c not in self._ids)
         self._bytes: dict[int, bytes] = {}  # filled as tokens are met
@@ -87,42 +97,57 @@ class Tokenizer:
         self._template = ChatTemplate(
             path,
             "key 'tokenizer.chat_template'",
-            metadata.get("tokenizer.chat_template"),
+            template,
             {"bos_token": token(self.bos), "eos_token": token(self.eos)},
         )
 
     # ------------------------------------------------------------------ from the file
-    def _read(self, metadata: dict[str, Any]) -> None:
-        model = metadata.get("tokenizer.ggml.model")
+    def _read(self, keys: Keys) -> None:
+        model = keys.value("ggml.model", None)
         if model != "gpt2":
-            raise unsupported(f"{self._path}: tokenizer.ggml.model is {model!r} and must be 'gpt2'")
-        self._pre = metadata.get("tokenizer.ggml.pre")
-        if self._pre not in PRE:
+            what = f"tokenizer.ggml.model is {model!r:.60}"
+            raise unsupported(f"{self._path}: {what} and must be 'gpt2'")
+        self._pre = keys.value("ggml.pre", None)
+        if not isinstance(self._pre, str) or self._pre not in PRE:
             names = " or ".join(repr(n) for n in PRE)
-            what = f"tokenizer.ggml.pre is {self._pre!r}"
+            what = f"tokenizer.ggml.pre is {self._pre!r:.60}"
             raise unsupported(f"{self._path}: {what} and must be {names}")
-        self._tokens = self._strings(metadata, "tokenizer.ggml.tokens")
+        self._tokens = self._strings(keys, "ggml.tokens")
         self._ids = {t: i for i, t in enumerate(self._tokens)}
         if len(self._ids) != len(self._tokens):
             raise format_error(self._path, "key 'tokenizer.ggml.tokens' holds a token twice")
-        n = len(self._tokens)
-        types = metadata.get("tokenizer.ggml.token_type", [NORMAL] * n)
-        if not isinstance(types, list) or len(types) != n:
-            raise format_error(self._path, f"key 'tokenizer.ggml.token_type' must hold {n} numbers")
-        self._types = types
-        self._merges = self._read_merges(self._strings(metadata, "tokenizer.ggml.merges"))
-        self.bos = self._special(metadata, "bos")
-        self.eos = self._special(metadata, "eos")
-        self.stops = {i for i in (self.eos, self._special(metadata, "eot")) if i is not None}
-        self.add_bos = bool(metadata.get("tokenizer.ggml.add_bos_token", False))
+        self._types = self._read_types(keys)
+        self._merges = self._read_merges(self._strings(keys, "ggml.merges"))
+        self.bos = self._special(keys, "bos")
+        self.eos = self._special(keys, "eos")
+        ends = [self.eos, self._special(keys, "eot"), self._special(keys, "eom")]
+        self.stops = {i for i in (*ends, *self._more_ends(keys)) if i is not None}
+        self.add_bos = keys.flag("ggml.add_bos_token", False)
         if self.add_bos and self.bos is None:
             raise format_error(self._path, "the file asks for a BOS token and names none")
 
-    def _strings(self, metadata: dict[str, Any], key: str) -> list[str]:
-        value = metadata.get(key)
-        if not isinstance(value, list) or not value or not isinstance(value[0], str):
-            raise format_error(self._path, f"key {key!r} must be there and hold strings")
+    def _strings(self, keys: Keys, key: str) -> list[str]:
+        value = keys.value(key, None)
+        if not isinstance(value, list) or set(map(type, value)) != {str}:
+            name = f"tokenizer.{key}"
+            raise format_error(self._path, f"key {name!r} must be there and hold strings")
         return value
+
+    def _read_types(self, keys: Keys) -> list[int]:
+        n = len(self._tokens)
+        types = keys.value("ggml.token_type", [NORMAL] * n)
+        right = isinstance(types, list) and len(types) == n and set(map(type, types)) == {int}
+        if not right or not set(types) <= set(range(NORMAL, BYTE + 1)):
+            must = f"must hold {n} numbers from {NORMAL} to {BYTE}"
+            raise format_error(self._path, f"key 'tokenizer.ggml.token_type' {must}")
+        return types
+
+    def _more_ends(self, keys: Keys) -> list[int]:
+        ids = keys.value("ggml.eos_token_ids", [])
+        right = isinstance(ids, list) and all(type(i) is int for i in ids)
+        if not right or not all(0 <= i < len(self._tokens) for i in ids):
+            raise keys.bad("ggml.eos_token_ids", ids, f"a list of ids below {len(self._tokens)}")
+        return ids
 
     def _read_merges(self, lines: list[str]) -> list[tuple[str, str]]:
         merges = [tuple(line.split(" ")) for line in lines]
@@ -135,14 +160,12 @@ class Tokenizer:
                 )
         return merges
 
-    def _special(self, metadata: dict[str, Any], name: str) -> int | None:
-        key = f"tokenizer.ggml.{name}_token_id"
-        value = metadata.get(key)
+    def _special(self, keys: Keys, name: str) -> int | None:
+        key = f"ggml.{name}_token_id"
+        value = keys.value(key, None)
         if value is None or (type(value) is int and 0 <= value < len(self._tokens)):
             return value
-        raise format_error(
-            self._path, f"key {key!r} is {value!r} and must be an id below {len(self._tokens)}"
-        )
+        raise keys.bad(key, value, f"an id below {len(self._tokens)}")
 
     def _check_alphabet(self) -> None:
         written = (
@@ -190,9 +213,8 @@ class Tokenizer:
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of the ids, control tokens included; bytes that are not UTF-8 become U+FFFD."""
-        if isinstance(ids, (str, bytes)):
-            raise TypeError(f"decode: ids is {ids!r:.60} and must be a sequence of ints")
-        return b"".join(self.token_bytes(i) for i in ids).decode("utf-8", errors="replace")
+        found = ids_of("decode", "ids", ids)
+        return b"".join(map(self.token_bytes, found)).decode("utf-8", errors="replace")
 
     def token_bytes(self, i: int) -> bytes:
         found = self._bytes.get(i)

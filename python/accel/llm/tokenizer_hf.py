@@ -8,10 +8,12 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from .alphabet import byte_alphabet
+from .dropped import Dropped
 from .errors import attr_error, format_error, unsupported
+from .ids import ids_of
 from .safetensor import read_json
 from .template import ChatTemplate, check_messages, guarded, need, unused_mark
-from .tokenizer import byte_alphabet
 
 _ALPHABET = byte_alphabet()
 _BYTE = re.compile(r"<0x([0-9A-F]{2})>")
@@ -33,7 +35,9 @@ class FolderTokenizer:
         longest_first = sorted(special, key=len, reverse=True)
         self._finder = re.compile("(" + "|".join(map(re.escape, longest_first)) + ")")
         self._special, self._first_chars = set(special), {t[0] for t in special}
-        self._read_decoder()
+        spec = json.loads(self._parsing.to_str())
+        self._read_decoder(spec.get("decoder") or {})
+        self._dropped = Dropped(self._parsing, spec)
         settings = self._settings(folder)
         self.bos = self._id(settings, "bos_token", bos)
         self.eos = self._id(settings, "eos_token", ends[0] if ends else None)
@@ -44,9 +48,17 @@ class FolderTokenizer:
         tokenizers = need("tokenizers")
         try:
             text = Path(self._path).read_text(encoding="utf-8")
-            return tokenizers.Tokenizer.from_str(text)
+            model = tokenizers.Tokenizer.from_str(text)
         except Exception as e:  # the package raises nothing narrower
             raise format_error(self._path, f"the file is no tokenizer ({e})") from None
+        # Of the batches that the file was trained with; a prompt is taken as it is.
+        model.no_truncation()
+        model.no_padding()
+        for key in ("dropout", "alpha"):
+            if value := getattr(model.model, key, None):
+                what = f"key 'model.{key}' is {value:g} and must be 0 or null"
+                raise unsupported(f"{self._path}: {what}: ids would be drawn at random")
+        return model
 
     def _settings(self, folder: Path) -> dict:
         path = folder / "tokenizer_config.json"
@@ -60,11 +72,15 @@ class FolderTokenizer:
         if given is not None:
             return given
         text = _text_of(settings.get(key))
-        return None if text is None else self._parsing.token_to_id(text)
+        if text is None:
+            return None
+        if not _encodable(text):
+            what = f"key {key!r} is {text!r:.60} and must be Unicode text"
+            raise format_error(Path(self._path).parent / "tokenizer_config.json", what)
+        return self._parsing.token_to_id(text)
 
     # ------------------------------------------------------------------ bytes of a token
-    def _read_decoder(self) -> None:
-        spec = json.loads(self._parsing.to_str()).get("decoder") or {}
+    def _read_decoder(self, spec: dict) -> None:
         steps = spec.get("decoders") if spec.get("type") == "Sequence" else [spec]
         kinds = [step.get("type") for step in steps]
         self._byte_level = "ByteLevel" in kinds
@@ -87,7 +103,9 @@ class FolderTokenizer:
         if token is None:
             return b""  # a row of the vocabulary that no token has
         if self._byte_level:
-            return bytes(_ALPHABET[c] for c in token if c in _ALPHABET)
+            # A token outside the alphabet stands for itself.
+            spelled = all(c in _ALPHABET for c in token)
+            return bytes(_ALPHABET[c] for c in token) if spelled else token.encode("utf-8")
         if found := _BYTE.fullmatch(token):
             return bytes([int(found[1], 16)])
         return token.replace(_SPACE, " ").encode("utf-8")
@@ -102,18 +120,28 @@ class FolderTokenizer:
 
         With special=False the text of control tokens is text like any other.
         """
+        return self._encode(text, special, True)
+
+    def _encode(self, text: str, special: bool, whole: bool) -> list[int]:
+        """whole: with the tokens that the tokenizer's own rules put around a text."""
         _check_text(text)
+        self._dropped.check(text, special)
         model = self._parsing if special else self._plain
-        return model.encode(text, add_special_tokens=True).ids
+        try:
+            return model.encode(text, add_special_tokens=whole).ids
+        except Exception as e:  # the package raises nothing narrower
+            is_ = f"text that the tokenizer refuses ({e})"
+            raise attr_error("encode", "text", is_, "spelled by its vocabulary") from None
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of the ids, control tokens included; bytes that are not UTF-8 become U+FFFD."""
-        data = b"".join(self.token_bytes(self._checked(i)) for i in ids)
+        found = ids_of("decode", "ids", ids)
+        data = b"".join(self.token_bytes(self._checked(i)) for i in found)
         text = data.decode("utf-8", errors="replace")
         return text[1:] if self._strip and text.startswith(" ") else text
 
     def _checked(self, i: int) -> int:
-        if i < 0 or self._parsing.id_to_token(i) is None:
+        if not 0 <= i < 2**32 or self._parsing.id_to_token(i) is None:
             must = f"ids of the {self.vocab} tokens"
             raise attr_error("decode", "ids", f"a list with {i}", must)
         return i
@@ -131,7 +159,7 @@ class FolderTokenizer:
         pieces = self._finder.split(marked)
         if self._special and [p.replace(mark, "") for p in pieces] != self._finder.split(text):
             return self._by_piece(pieces, mark)
-        return self._parsing.encode(text, add_special_tokens=False).ids
+        return self._encode(text, True, False)
 
     def _by_piece(self, pieces: list[str], mark: str) -> list[int]:
         """For messages that spell control tokens: each stretch between the template's own ones."""
@@ -140,8 +168,7 @@ class FolderTokenizer:
             if i % 2:  # split() with one group: every second piece is a match
                 ids.append(self._parsing.token_to_id(piece))
             elif piece:
-                plain = piece.replace(mark, "")
-                ids += self._plain.encode(plain, add_special_tokens=False).ids
+                ids += self._encode(piece.replace(mark, ""), False, False)
         return ids
 
     # ------------------------------------------------------------------ template
@@ -153,8 +180,8 @@ class FolderTokenizer:
             return ChatTemplate(str(own), "the file", source, tokens)
         source = settings.get("chat_template")
         if isinstance(source, list):  # several, by name
-            named = {t.get("name"): t.get("template") for t in source if isinstance(t, dict)}
-            source = named.get("default")
+            dicts = (t for t in source if isinstance(t, dict))
+            source = next((t.get("template") for t in dicts if t.get("name") == "default"), None)
         where = "key 'chat_template'"
         path = str(folder / "tokenizer_config.json")
         return ChatTemplate(path, where, source, {"bos_token": "", "eos_token": "", **tokens})
@@ -191,11 +218,16 @@ def _text_of(value: object) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _check_text(text: str) -> None:
-    if not isinstance(text, str):
-        raise TypeError(f"encode: text is a {type(text).__name__} and must be a str")
+def _encodable(text: str) -> bool:
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
-        lone = "text with a lone surrogate"
-        raise attr_error("encode", "text", lone, "Unicode text") from None
+        return False
+    return True
+
+
+def _check_text(text: str) -> None:
+    if not isinstance(text, str):
+        raise TypeError(f"encode: text is a {type(text).__name__} and must be a str")
+    if not _encodable(text):
+        raise attr_error("encode", "text", "text with a lone surrogate", "Unicode text")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 
+import numpy as np
+
 from ..checkpoint import Checkpoint
 from ..errors import format_error, unsupported
 from ..keys import HARMLESS, Keys
@@ -21,6 +23,7 @@ from .qwen3_5 import Qwen35
 from .qwen3_moe import Qwen3Moe
 from .qwen3_next import Qwen3Next
 
+_F32_MAX = float(np.finfo(np.float32).max)
 # The first of `architectures` in a config.json.
 HF_FAMILIES = {
     "LlamaForCausalLM": Llama,
@@ -67,6 +70,10 @@ def gguf_model(file: Checkpoint, metadata: dict, vocab: int) -> Decoder:
 def _finished(model: Decoder, keys: Keys, file: Checkpoint) -> Decoder:
     """Every key must have been read, every tensor must have its place."""
     keys.finish()
+    for name, value in model.scalars().items():
+        if abs(value) > _F32_MAX:
+            must = "what f32 holds; the keys that give it are too far apart"
+            raise format_error(model.path, f"{name} is {value:g} and must be {must}")
     c = model.config
     if c.layers > len(file.tensors):
         message = f"{c.layers} layers cannot be in {len(file.tensors)} tensors"

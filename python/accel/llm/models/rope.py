@@ -51,7 +51,8 @@ def _default(keys: Keys, base: float, dim: int, context: int) -> Rope:
 
 
 def _linear(keys: Keys, base: float, dim: int, context: int) -> Rope:
-    return Rope(base, dim, _table(plain_frequencies(base, dim) / keys.real("factor")))
+    factor = keys.real("factor")
+    return Rope(base, dim, _table(keys, plain_frequencies(base, dim) / factor, factor))
 
 
 def _llama3(keys: Keys, base: float, dim: int, context: int) -> Rope:
@@ -63,11 +64,13 @@ def _llama3(keys: Keys, base: float, dim: int, context: int) -> Rope:
     f = plain_frequencies(base, dim)
     turns = original * f / (2 * math.pi)
     kept = np.clip((turns - low) / (high - low), 0, 1)
-    return Rope(base, dim, _table(kept * f + (1 - kept) * f / factor))
+    return Rope(base, dim, _table(keys, kept * f + (1 - kept) * f / factor, factor))
 
 
 def _yarn(keys: Keys, base: float, dim: int, context: int) -> Rope:
     """A ramp over the frequencies between those kept and those slowed by factor."""
+    if base <= 1:
+        raise keys.bad("rope_theta", base, "above 1 where rope_type is 'yarn'")
     original = keys.integer("original_max_position_embeddings")
     factor = float(keys.real("factor", context / original))
     fast, slow = keys.real("beta_fast", 32), keys.real("beta_slow", 1)
@@ -82,7 +85,8 @@ def _yarn(keys: Keys, base: float, dim: int, context: int) -> Rope:
     high = high + 0.001 if low == high else high
     slowed = np.clip((np.arange(dim // 2) - low) / (high - low), 0, 1)
     f = plain_frequencies(base, dim)
-    return Rope(base, dim, _table(slowed * f / factor + (1 - slowed) * f), _strength(keys, factor))
+    table = _table(keys, slowed * f / factor + (1 - slowed) * f, factor)
+    return Rope(base, dim, table, _strength(keys, factor))
 
 
 def _strength(keys: Keys, factor: float) -> float:
@@ -98,8 +102,12 @@ def _strength(keys: Keys, factor: float) -> float:
     return grown(one) / grown(all_dim) if one and all_dim else grown(1)
 
 
-def _table(f: np.ndarray) -> np.ndarray:
-    return f.astype(np.float32)
+def _table(keys: Keys, f: np.ndarray, factor: float) -> np.ndarray:
+    with np.errstate(over="ignore"):
+        table = f.astype(np.float32)
+    if not np.isfinite(table).all():
+        raise keys.bad("factor", factor, "one that keeps the frequencies inside f32")
+    return table
 
 
 _FORMS = {"default": _default, "linear": _linear, "llama3": _llama3, "yarn": _yarn}
