@@ -78,13 +78,19 @@ struct AttentionPiece {
   bool across;  // members are heads of one row; otherwise rows of one kv head, heads inside
   int members;
 };
+// The pair of row and head that a member is.
 struct AttentionMember {
-  u64 row, head;
+  u64 row, head, first;  // first: the kv head's first head
 };
-static inline AttentionMember attention_member(const AttentionPiece& piece, int i) {
-  if (piece.across) return {piece.row, piece.head + i};
-  const u64 group = piece.p->heads / piece.p->kv_heads, at = piece.head % group + i;
-  return {piece.row + at / group, piece.head / group * group + at % group};
+static inline AttentionMember attention_member(const AttentionPiece& piece) {
+  const u64 group = piece.p->heads / piece.p->kv_heads;
+  return {piece.row, piece.head, piece.head / group * group};
+}
+static inline void attention_next(const AttentionPiece& piece, u64 group, AttentionMember& member) {
+  ++member.head;
+  if (piece.across || member.head < member.first + group) return;
+  ++member.row;
+  member.head = member.first;
 }
 // One beyond the last of the members from i on that have the kv head of member i.
 static inline int attention_share(const AttentionPiece& piece, int i) {
@@ -103,9 +109,9 @@ static void attention_begin(const AttentionPiece& piece, const AttentionScratch&
   const float* q = (const float*)piece.a->buf[0];  // [rows, heads, head_dim]
   const u64 padded = round_up(p.head_dim, 16);
   const u64 length = attention_length(piece.a, p, piece.sequence);
-  const u64 window = (u64)p.window[1] << 32 | p.window[0];
-  for (int i = 0; i < piece.members; ++i) {
-    const AttentionMember member = attention_member(piece, i);
+  const u64 window = (u64)p.window[1] << 32 | p.window[0], group = p.heads / p.kv_heads;
+  AttentionMember member = attention_member(piece);
+  for (int i = 0; i < piece.members; ++i, attention_next(piece, group, member)) {
     const float* from = q + (member.row * p.heads + member.head) * p.head_dim;
     for (u64 c = 0; c < padded; c += 16) {
       const F16x x = load_n(from + c, (int)at_most(16, p.head_dim - c));
@@ -127,9 +133,10 @@ static void attention_end(const AttentionPiece& piece, const AttentionScratch& w
   const AttentionParams& p = *piece.p;
   const float* sinks = (const float*)piece.a->buf[6];  // [heads], or null
   float* out = (float*)piece.a->buf[8];                // [rows, heads, head_dim]
-  const u64 padded = round_up(p.head_dim, 16);
-  for (int i = first; i < last; ++i) {
-    const AttentionMember member = attention_member(piece, i);
+  const u64 padded = round_up(p.head_dim, 16), group = p.heads / p.kv_heads;
+  AttentionMember member = attention_member(piece);
+  for (int i = 0; i < first; ++i) attention_next(piece, group, member);
+  for (int i = first; i < last; ++i, attention_next(piece, group, member)) {
     float l = w.l[i], alpha = 1.0f;  // 1 times o is o
     if (sinks) {
       const float m = max2(sinks[member.head], w.m[i]);
@@ -149,9 +156,9 @@ static void attention_end(const AttentionPiece& piece, const AttentionScratch& w
 
 // Where the rows of positions j0 .. j0 + n - 1 lie in K or V, all kv heads. A position without a
 // row of the cache gets a row of -0 and loses its bit of w.live; those that fill up the last
-// sixteen get that row too. False: none has a row.
+// sixteen get that row too. Returns how many have a row.
 template <class T>
-static bool attention_locate(const AttentionPiece& piece, int slot, u64 j0, int n,
+static int attention_locate(const AttentionPiece& piece, int slot, u64 j0, int n,
                              const AttentionScratch& w, const void** to) {
   const AttentionParams& p = *piece.p;
   const u64 stride = (u64)p.kv_heads * p.head_dim;
@@ -160,23 +167,23 @@ static bool attention_locate(const AttentionPiece& piece, int slot, u64 j0, int 
   for (int i = n; i < (int)round_up(n, 16); ++i) to[i] = w.missing;
   if (!p.block) {
     for (int i = 0; i < n; ++i) to[i] = from + (j0 + i) * stride;
-    return true;
+    return n;
   }
   const u32* pages = (const u32*)piece.a->buf[4] + piece.sequence * p.max_pages;
   u64 page = j0 / p.block, at = j0 % p.block;
-  bool any = false;
+  u64 found = 0;
   for (u64 j = 0; j < (u64)n; ++page, at = 0) {
     const u64 run = at_most(p.block - at, n - j), row = (u64)pages[page] * p.block + at;
     const u64 have = row < p.capacity ? at_most(run, p.capacity - row) : 0;
     for (u64 i = 0; i < have; ++i) to[j + i] = from + (row + i) * stride;
-    any = any || have;
+    found += have;
     for (u64 i = j + have; i < j + run; ++i) {
       to[i] = w.missing;
       w.live[i / 16] &= ~(1u << i % 16);
     }
     j += run;
   }
-  return any;
+  return (int)found;
 }
 
 // A block of K turned, or of V widened, into w.rows; its padding is +0.
@@ -262,16 +269,20 @@ static void attention_walk(const AttentionPiece& piece, const AttentionScratch& 
     while (last > first && w.begin[last - 1] >= j0 + kBlock) --last;
     if (last == first) continue;
     const int rows = (int)at_most(w.end[last - 1] - j0, kBlock);
-    if (!attention_locate<T>(piece, 1, j0, rows, w, w.k)) continue;
+    const int found = attention_locate<T>(piece, 1, j0, rows, w, w.k);
+    if (!found) continue;
     attention_locate<T>(piece, 2, j0, rows, w, w.v);
     for (int i = first, next; i < last; i = next) {
       next = piece.across ? attention_share(piece, i) : last;
       const u64 at = attention_kv_head(piece, i) * p.head_dim;
       const AttentionRows<T> k = {(const T* const*)w.k, at, p.head_dim};
       if (many) attention_turn(w, k, rows);
-      attention_scores(w, i, next, j0, {0, kBlock}, k, many, padded, scale, w.e, kBlock);
-      for (int r = i; r < next; ++r)
-        attention_weights<narrow>(w, r, attention_seen(w, r, j0), p.soft_cap, w.e + r * kBlock);
+      for (int t = i, end; t < next; t = end) {
+        end = t + kTile < next ? t + kTile : next;
+        attention_scores(w, t, end, j0, {0, kBlock}, k, many, padded, scale, w.e, kBlock);
+        attention_weights<narrow>(w, t, end, j0, found == rows, p.soft_cap, w.e + t * kBlock,
+                                  kBlock);
+      }
     }
     for (int i = first, next; i < last; i = next) {
       next = piece.across ? attention_share(piece, i) : last;
@@ -400,13 +411,16 @@ static void attention_row_values(const AttentionPiece& piece, Range units,
   const u64 begin = w.begin[0], end = w.end[0];
   for (u64 j0 = begin / kBlock * kBlock; j0 < end; j0 += kBlock) {
     const int rows = (int)at_most(end - j0, kBlock);
-    if (!attention_locate<T>(piece, 2, j0, rows, w, w.v)) continue;
-    const Range seen = attention_seen(w, 0, j0);
+    const int found = attention_locate<T>(piece, 2, j0, rows, w, w.v);
+    if (!found) continue;
     for (int i = 0, next; i < piece.members; i = next) {
       next = attention_share(piece, i);
       const u64 kv_head = attention_kv_head(piece, i);
-      for (int r = i; r < next; ++r)
-        attention_weights<narrow>(w, r, seen, p.soft_cap, scores + r * reach + j0);
+      for (int t = i, last; t < next; t = last) {
+        last = t + kTile < next ? t + kTile : next;
+        attention_weights<narrow>(w, t, last, j0, found == rows, p.soft_cap,
+                                  scores + t * reach + j0, reach);
+      }
       const AttentionRows<T> v = {(const T* const*)w.v, kv_head * p.head_dim, p.head_dim};
       attention_block(w, i, next, j0, v, padded, attention_part(units, kv_head, padded));
     }

@@ -210,44 +210,89 @@ static ACCEL_INLINE F16x through_f16(F16x x) {
   store(half, x);
   return load(half);
 }
+// exp of what is below -104 is +0. It is not computed, since a product that vanishes or becomes
+// subnormal costs more than the whole function.
+static ACCEL_INLINE F16x attention_exp(F16x x) {
+  const M16x none = x < splat(-104.0f);
+  return select(none, splat(0.0f), math_exp(select(none, splat(0.0f), x)));
+}
 static inline float exp_one(float x) {
   float all[16];
-  store(all, math_exp(splat(x)));
+  store(all, attention_exp(splat(x)));
   return all[0];
 }
 
-// One member's block from its scores to the exponentials: updates m and l, leaves e and alpha.
-template <bool narrow>
-static void attention_weights(const AttentionScratch& w, int member, Range seen, float cap,
-                              const float* scores) {
-  float* e = w.e + member * kBlock;
-  const u32* live = w.live;
-  const u64 lo = seen.lo / 16 * 16;
-  if (cap > 0) {
-    for (u64 j = lo; j < seen.hi; j += 16)
-      store(e + j, splat(cap) * math_tanh(load(scores + j) / splat(cap)));
-    scores = e;
-  }
+// The largest of the scores that a member sees.
+static ACCEL_INLINE float attention_peak(const float* scores, const u32* live, Range seen,
+                                         bool whole) {
   F16x most = splat(-3.4e38f);
-  for (u64 j = lo; j < seen.hi; j += 16)
+  if (whole) {
+    for (u64 j = 0; j < kBlock; j += 16) most = max(load(scores + j), most);
+    return max16(most);
+  }
+  for (u64 j = seen.lo / 16 * 16; j < seen.hi; j += 16)
     most = attention_most(load(scores + j), attention_bits(live, j, seen), most);
-  const float m = max2(max16(most), w.m[member]);
-  const float alpha = exp_one(w.m[member] - m);
+  return max16(most);
+}
+// exp(score - m) into e; returns the sum's lanes.
+template <bool narrow>
+static ACCEL_INLINE F16x attention_raise(const float* scores, float* e, float m, const u32* live,
+                                         Range seen, bool whole, u32* sees) {
   F16x sum = splat(0.0f);
-  u32 sees = 0;
-  for (u64 j = lo; j < seen.hi; j += 16) {
-    F16x x = math_exp(load(scores + j) - splat(m));
+  if (whole) {
+    for (u64 j = 0; j < kBlock; j += 16) {
+      const F16x x = attention_exp(load(scores + j) - splat(m));
+      store(e + j, narrow ? through_f16(x) : x);
+      sum = sum + x;
+    }
+    *sees |= 1;
+    return sum;
+  }
+  for (u64 j = seen.lo / 16 * 16; j < seen.hi; j += 16) {
     const u32 bits = attention_bits(live, j, seen);
-    if (bits != 0xffff) x = select(lanes_of_bits(bits), x, splat(0.0f));
-    sees |= bits;
+    const M16x lanes = lanes_of_bits(bits);
+    F16x x = attention_exp(select(lanes, load(scores + j) - splat(m), splat(0.0f)));
+    x = select(lanes, x, splat(0.0f));
+    *sees |= bits;
     store(e + j, narrow ? through_f16(x) : x);
     sum = sum + x;
   }
-  const float scaled = alpha * w.l[member];
-  w.l[member] = scaled + sum16(sum);
-  w.m[member] = m;
-  w.alpha[member] = alpha;
-  w.sees[member] |= sees;
+  return sum;
+}
+
+// The block of members first .. last - 1, at most kTile, from their scores to the exponentials:
+// updates m and l, leaves e and alpha. `scores` is a row of `stride` a member, the first's first;
+// where it is not w.e, it is left as it is. all: every position of the block has a row of the
+// cache.
+template <bool narrow>
+static void attention_weights(const AttentionScratch& w, int first, int last, u64 j0, bool all,
+                              float cap, const float* scores, u64 stride) {
+  float fall[16] = {}, next[kTile];
+  Range seen[kTile];
+  bool whole[kTile];
+  for (int r = first; r < last; ++r, scores += stride) {
+    const int i = r - first;
+    seen[i] = attention_seen(w, r, j0);
+    whole[i] = all && seen[i].lo == 0 && seen[i].hi == kBlock;
+    if (cap > 0)
+      for (u64 j = seen[i].lo / 16 * 16; j < seen[i].hi; j += 16)
+        store(w.e + r * kBlock + j, splat(cap) * math_tanh(load(scores + j) / splat(cap)));
+    const float* capped = cap > 0 ? w.e + r * kBlock : scores;
+    next[i] = max2(attention_peak(capped, w.live, seen[i], whole[i]), w.m[r]);
+    fall[i] = w.m[r] - next[i];
+  }
+  store(fall, attention_exp(load(fall)));
+  scores -= (last - first) * stride;
+  for (int r = first; r < last; ++r, scores += stride) {
+    const int i = r - first;
+    float* e = w.e + r * kBlock;
+    const F16x sum = attention_raise<narrow>(cap > 0 ? e : scores, e, next[i], w.live, seen[i],
+                                             whole[i], w.sees + r);
+    const float scaled = fall[i] * w.l[r];
+    w.l[r] = scaled + sum16(sum);
+    w.m[r] = next[i];
+    w.alpha[r] = fall[i];
+  }
 }
 
 // ---------------------------------------------------------------- values
