@@ -154,32 +154,32 @@ static void attention_end(const AttentionPiece& piece, const AttentionScratch& w
 
 // ---------------------------------------------------------------- rows of the cache
 
-// Where the rows of positions j0 .. j0 + n - 1 lie in K or V, all kv heads. A position without a
-// row of the cache gets a row of -0 and loses its bit of w.live; those that fill up the last
-// sixteen get that row too. Returns how many have a row.
+// Where the rows of the block at j0 lie in K or V, all kv heads, up to the position `end`, and the
+// first rows of the next block. A position without a row of the cache, or past the end, gets a row
+// of -0; the former loses its bit of w.live. Returns how many positions of the block have a row.
 template <class T>
-static int attention_locate(const AttentionPiece& piece, int slot, u64 j0, int n,
-                             const AttentionScratch& w, const void** to) {
+static int attention_locate(const AttentionPiece& piece, int slot, u64 j0, u64 end,
+                            const AttentionScratch& w, const void** to) {
   const AttentionParams& p = *piece.p;
-  const u64 stride = (u64)p.kv_heads * p.head_dim;
+  const u64 stride = (u64)p.kv_heads * p.head_dim, n = at_most(end - j0, kBlock + kAhead);
   const T* from = (const T*)piece.a->buf[slot];
   for (int i = 0; i < kBlock / 16; ++i) w.live[i] = 0xffff;
-  for (int i = n; i < (int)round_up(n, 16); ++i) to[i] = w.missing;
+  for (u64 i = n; i < kBlock + kAhead; ++i) to[i] = w.missing;
   if (!p.block) {
-    for (int i = 0; i < n; ++i) to[i] = from + (j0 + i) * stride;
-    return n;
+    for (u64 i = 0; i < n; ++i) to[i] = from + (j0 + i) * stride;
+    return (int)at_most(n, kBlock);
   }
   const u32* pages = (const u32*)piece.a->buf[4] + piece.sequence * p.max_pages;
-  u64 page = j0 / p.block, at = j0 % p.block;
-  u64 found = 0;
-  for (u64 j = 0; j < (u64)n; ++page, at = 0) {
+  u64 page = j0 / p.block, at = j0 % p.block, found = at_most(n, kBlock);
+  for (u64 j = 0; j < n; ++page, at = 0) {
     const u64 run = at_most(p.block - at, n - j), row = (u64)pages[page] * p.block + at;
     const u64 have = row < p.capacity ? at_most(run, p.capacity - row) : 0;
     for (u64 i = 0; i < have; ++i) to[j + i] = from + (row + i) * stride;
-    found += have;
     for (u64 i = j + have; i < j + run; ++i) {
       to[i] = w.missing;
+      if (i >= kBlock) continue;
       w.live[i / 16] &= ~(1u << i % 16);
+      --found;
     }
     j += run;
   }
@@ -268,19 +268,20 @@ static void attention_walk(const AttentionPiece& piece, const AttentionScratch& 
     while (w.end[first] <= j0) ++first;
     while (last > first && w.begin[last - 1] >= j0 + kBlock) --last;
     if (last == first) continue;
-    const int rows = (int)at_most(w.end[last - 1] - j0, kBlock);
-    const int found = attention_locate<T>(piece, 1, j0, rows, w, w.k);
+    const u64 end = w.end[last - 1];
+    const int rows = (int)at_most(end - j0, kBlock);
+    const int found = attention_locate<T>(piece, 1, j0, end, w, w.k);
     if (!found) continue;
-    attention_locate<T>(piece, 2, j0, rows, w, w.v);
+    attention_locate<T>(piece, 2, j0, end, w, w.v);
     for (int i = first, next; i < last; i = next) {
       next = piece.across ? attention_share(piece, i) : last;
       const u64 at = attention_kv_head(piece, i) * p.head_dim;
       const AttentionRows<T> k = {(const T* const*)w.k, at, p.head_dim};
       if (many) attention_turn(w, k, rows);
-      for (int t = i, end; t < next; t = end) {
-        end = t + kTile < next ? t + kTile : next;
-        attention_scores(w, t, end, j0, {0, kBlock}, k, many, padded, scale, w.e, kBlock);
-        attention_weights<narrow>(w, t, end, j0, found == rows, p.soft_cap, w.e + t * kBlock,
+      for (int t = i, to; t < next; t = to) {
+        to = t + kTile < next ? t + kTile : next;
+        attention_scores(w, t, to, j0, {0, kBlock}, k, many, padded, scale, w.e, kBlock);
+        attention_weights<narrow>(w, t, to, j0, found == rows, p.soft_cap, w.e + t * kBlock,
                                   kBlock);
       }
     }
@@ -291,9 +292,9 @@ static void attention_walk(const AttentionPiece& piece, const AttentionScratch& 
       if (many) {
         attention_widen(w, v, rows, padded);
         const AttentionRows<float> wide = {(const float* const*)w.staged, 0, (u32)padded};
-        attention_block(w, i, next, j0, wide, padded, {0, padded});
+        attention_block<float, false>(w, i, next, j0, wide, padded, {0, padded});
       } else {
-        attention_block(w, i, next, j0, v, padded, {0, padded});
+        attention_block<T, true>(w, i, next, j0, v, padded, {0, padded});
       }
     }
   }
@@ -383,7 +384,7 @@ static void attention_row_scores(const AttentionPiece& piece, u32 chunk, u32 n_c
   const u64 lo = begin / 16 * 16 + own.lo, hi = begin / 16 * 16 + own.hi;
   for (u64 j0 = lo / kBlock * kBlock; j0 < hi; j0 += kBlock) {
     const Range within = {lo > j0 ? lo - j0 : 0, at_most(hi - j0, kBlock)};
-    if (!attention_locate<T>(piece, 1, j0, (int)within.hi, w, w.k)) continue;
+    if (!attention_locate<T>(piece, 1, j0, hi, w, w.k)) continue;
     float* scores = (float*)piece.a->shared + piece.head * reach + j0;
     for (int i = 0, next; i < piece.members; i = next) {
       next = attention_share(piece, i);
@@ -411,7 +412,7 @@ static void attention_row_values(const AttentionPiece& piece, Range units,
   const u64 begin = w.begin[0], end = w.end[0];
   for (u64 j0 = begin / kBlock * kBlock; j0 < end; j0 += kBlock) {
     const int rows = (int)at_most(end - j0, kBlock);
-    const int found = attention_locate<T>(piece, 2, j0, rows, w, w.v);
+    const int found = attention_locate<T>(piece, 2, j0, end, w, w.v);
     if (!found) continue;
     for (int i = 0, next; i < piece.members; i = next) {
       next = attention_share(piece, i);
@@ -422,7 +423,7 @@ static void attention_row_values(const AttentionPiece& piece, Range units,
                                   scores + t * reach + j0, reach);
       }
       const AttentionRows<T> v = {(const T* const*)w.v, kv_head * p.head_dim, p.head_dim};
-      attention_block(w, i, next, j0, v, padded, attention_part(units, kv_head, padded));
+      attention_block<T, true>(w, i, next, j0, v, padded, attention_part(units, kv_head, padded));
     }
   }
   for (int i = 0, next; i < piece.members; i = next) {

@@ -11,7 +11,8 @@ enum { kTile = 2, kKeys = 2, kSpan = 1, kFeatures = 2 };
 #else
 enum { kTile = 2, kKeys = 2, kSpan = 1, kFeatures = 1 };
 #endif
-enum { kBlock = 128, kMembers = 96 };  // positions; members of one piece of work
+// Positions; members of one piece of work; how many positions ahead the cache is fetched.
+enum { kBlock = 128, kMembers = 96, kAhead = 16 };
 
 // Scratch of one thread. Rows of q, o and widened rows of the cache are padded to whole vectors.
 struct AttentionScratch {
@@ -34,7 +35,7 @@ struct AttentionScratch {
 static u64 attention_local(const void* params) {
   const u64 padded = round_up(((const AttentionParams*)params)->head_dim, 16);
   return 4 * ((kBlock + 2 * kMembers) * padded + kMembers * (kBlock + 4) + kBlock / 16) +
-         16 * kMembers + 24 * kBlock + 4 * 256;
+         16 * kMembers + 24 * kBlock + 16 * kAhead + 4 * 256;
 }
 static inline AttentionScratch attention_scratch(void* local, u64 padded) {
   AttentionScratch s;
@@ -51,8 +52,8 @@ static inline AttentionScratch attention_scratch(void* local, u64 padded) {
   s.begin = (u64*)(s.live + kBlock / 16);
   s.end = s.begin + kMembers;
   s.k = (const void**)(s.end + kMembers);
-  s.v = s.k + kBlock;
-  s.staged = s.v + kBlock;
+  s.v = s.k + kBlock + kAhead;
+  s.staged = s.v + kBlock + kAhead;
   for (int j = 0; j < kBlock; ++j) s.staged[j] = s.rows + j * padded;
   return s;
 }
@@ -77,6 +78,13 @@ struct AttentionRows {
   u64 at;
   u32 width;
 };
+
+// The cache is read in pieces of rows that stand apart, which the machine does not foresee by
+// itself.
+template <class S>
+static ACCEL_INLINE void attention_fetch(const S* from, u32 width) {
+  for (u32 c = 0; c < width; c += 64 / sizeof(S)) __builtin_prefetch(from + c);
+}
 
 // ---------------------------------------------------------------- scores
 
@@ -141,8 +149,10 @@ static ACCEL_INLINE void attention_sixteen(const float* q, u64 padded, const S* 
 template <class S, int R>
 static void attention_direct(const float* q, u64 padded, AttentionRows<S> k, Range seen, F16x scale,
                              float* e, u64 stride) {
-  for (u64 j = seen.lo / 16 * 16; j < seen.hi; j += 16)
+  for (u64 j = seen.lo / 16 * 16; j < seen.hi; j += 16) {
+    for (int i = 0; i < 16; ++i) attention_fetch(k.rows[j + kAhead + i] + k.at, k.width);
     attention_sixteen<S, R>(q, padded, k.rows + j, k.at, k.width, scale, e + j, stride);
+  }
 }
 
 // The lanes of lane16 that `q` and `keys` start at, for R members and P times sixteen positions,
@@ -297,9 +307,10 @@ static void attention_weights(const AttentionScratch& w, int first, int last, u6
 
 // ---------------------------------------------------------------- values
 
+// `far`: the rows lie in the cache, not in scratch.
 // o = alpha * o (if `scaled`), then the chain over the positions `seen` of the block, for R
 // members and N vectors of features from c on; `n` of them where N is 1.
-template <class S, int R, int N>
+template <class S, bool far, int R, int N>
 static ACCEL_INLINE void attention_values(const AttentionScratch& w, int member, Range seen,
                                           AttentionRows<S> v, u64 padded, u64 c, int n,
                                           bool scaled) {
@@ -313,6 +324,7 @@ static ACCEL_INLINE void attention_values(const AttentionScratch& w, int member,
   const u64 at = v.at + c;
   for (u64 j = seen.lo; j < seen.hi; ++j) {
     const S* from = v.rows[j] + at;
+    if (far) attention_fetch(v.rows[j + kAhead] + at, 16 * N);
     F16x row[N];
     ACCEL_UNROLL for (int i = 0; i < N; ++i) row[i] =
         N > 1 || n == 16 ? load(from + 16 * i) : load_n(from, n);
@@ -325,30 +337,31 @@ static ACCEL_INLINE void attention_values(const AttentionScratch& w, int member,
       store(o + r * padded + 16 * i, acc[r][i]);
 }
 // `features`: multiples of 16, or the end.
-template <class S, int R>
+template <class S, bool far, int R>
 static void attention_features(const AttentionScratch& w, int member, Range seen,
                                AttentionRows<S> v, u64 padded, Range features, bool scaled) {
   u64 c = features.lo;
   for (; c + 16 * kFeatures <= at_most(features.hi, v.width); c += 16 * kFeatures)
-    attention_values<S, R, kFeatures>(w, member, seen, v, padded, c, 16, scaled);
+    attention_values<S, far, R, kFeatures>(w, member, seen, v, padded, c, 16, scaled);
   for (; kFeatures > 2 && c + 32 <= at_most(features.hi, v.width); c += 32)
-    attention_values<S, R, 2>(w, member, seen, v, padded, c, 16, scaled);
+    attention_values<S, far, R, 2>(w, member, seen, v, padded, c, 16, scaled);
   for (; c < features.hi; c += 16)
-    attention_values<S, R, 1>(w, member, seen, v, padded, c, (int)at_most(16, v.width - c), scaled);
+    attention_values<S, far, R, 1>(w, member, seen, v, padded, c, (int)at_most(16, v.width - c),
+                                   scaled);
 }
-template <class S>
+template <class S, bool far>
 static void attention_tile(const AttentionScratch& w, int member, int n, Range seen,
                            AttentionRows<S> v, u64 padded, Range features, bool scaled) {
   switch (n) {
     case 1:
-      return attention_features<S, 1>(w, member, seen, v, padded, features, scaled);
+      return attention_features<S, far, 1>(w, member, seen, v, padded, features, scaled);
     case 2:
-      return attention_features<S, 2>(w, member, seen, v, padded, features, scaled);
+      return attention_features<S, far, 2>(w, member, seen, v, padded, features, scaled);
 #if ACCEL_ISA_avx512
     case 3:
-      return attention_features<S, 3>(w, member, seen, v, padded, features, scaled);
+      return attention_features<S, far, 3>(w, member, seen, v, padded, features, scaled);
     case 4:
-      return attention_features<S, 4>(w, member, seen, v, padded, features, scaled);
+      return attention_features<S, far, 4>(w, member, seen, v, padded, features, scaled);
 #endif
   }
 }
@@ -356,7 +369,7 @@ static void attention_tile(const AttentionScratch& w, int member, int n, Range s
 // The rows of V of the block at j0, for members first .. last - 1, all of which see into them. Of a
 // tile, the earlier members first see what only they do, then all see what is common, then the
 // later ones the rest.
-template <class S>
+template <class S, bool far>
 static void attention_block(const AttentionScratch& w, int first, int last, u64 j0,
                             AttentionRows<S> v, u64 padded, Range features) {
   for (int i = first; i < last; i += kTile) {
@@ -365,16 +378,18 @@ static void attention_block(const AttentionScratch& w, int first, int last, u64 
     const Range common = {late.lo, early.hi};
     if (common.lo >= common.hi) {
       for (int r = i; r < i + tile; ++r)
-        attention_tile(w, r, 1, attention_seen(w, r, j0), v, padded, features, true);
+        attention_tile<S, far>(w, r, 1, attention_seen(w, r, j0), v, padded, features, true);
       continue;
     }
     const bool even = early.lo == late.lo;
     for (int r = i; !even && r < i + tile; ++r)
-      attention_tile(w, r, 1, {attention_seen(w, r, j0).lo, common.lo}, v, padded, features, true);
-    attention_tile(w, i, tile, common, v, padded, features, even);
+      attention_tile<S, far>(w, r, 1, {attention_seen(w, r, j0).lo, common.lo}, v, padded, features,
+                             true);
+    attention_tile<S, far>(w, i, tile, common, v, padded, features, even);
     for (int r = i + 1; r < i + tile; ++r) {
       const u64 end = attention_seen(w, r, j0).hi;
-      if (end > common.hi) attention_tile(w, r, 1, {common.hi, end}, v, padded, features, false);
+      if (end > common.hi)
+        attention_tile<S, far>(w, r, 1, {common.hi, end}, v, padded, features, false);
     }
   }
 }
