@@ -2,9 +2,9 @@
 
     python benchmarks/attention.py [part of a row's name]
 
-A pass is LAYERS attentions, ours as one plan. They read one pair of caches, which stays in the
-caches of the machine where it fits, or eight ("rotated"), as the layers of a model do. Each round
-times one side after the other, and who goes first alternates; a ratio is taken inside a round. One
+A pass is a few layers of attention, ours as one plan. They read one pair of caches, which stays in
+the caches of the machine where it fits, or eight ("rotated"), as the layers of a model do. Each
+round times one side after the other, who goes first alternates, and a ratio is of one round. One
 thread is timed by the process's own processor time, which other processes do not lengthen. Two
 threads wait for each other, so their time is the clock's; `best` is the ratio of the fastest.
 """
@@ -30,7 +30,6 @@ from runner import Graph, judge, oracle, run, scalar_values  # noqa: E402
 
 HEADS, KV_HEADS, DIM = 9, 3, 64
 GROUP = HEADS // KV_HEADS
-LAYERS = 8
 ROUNDS = 24
 SETTLE_S = 0.002  # longer than either side's threads spin after their work
 
@@ -45,6 +44,7 @@ class Shape:
     context: int
     block: int = 0  # positions of a page; 0: contiguous
     caches: int = 1  # pairs of K and V that the layers take turns with
+    layers: int = 8
 
     @property
     def operations(self) -> int:
@@ -62,9 +62,9 @@ SHAPES = [
     Shape("decode 4096", 1, 1, 4096),
     Shape("decode 1024 rotated", 1, 1, 1024, caches=8),
     Shape("decode 4096 rotated", 1, 1, 4096, caches=8),
-    Shape("prefill 512", 1, 512, 512),
-    Shape("batched 16x1024 pages of 16", 16, 1, 1024, 16),
-    Shape("batched 16x1024 pages of 32", 16, 1, 1024, 32),
+    Shape("prefill 512", 1, 512, 512, layers=1),
+    Shape("batched 16x1024 pages of 16", 16, 1, 1024, 16, layers=2),
+    Shape("batched 16x1024 pages of 32", 16, 1, 1024, 32, layers=2),
 ]
 
 
@@ -72,7 +72,7 @@ SHAPES = [
 
 
 class Ours:
-    """A plan of LAYERS attentions, checked against the oracle when it is made."""
+    """A plan of some layers, checked against the oracle when it is made."""
 
     def __init__(self, shape: Shape, dtype, threads: int):
         rng = np.random.default_rng(7)
@@ -80,7 +80,9 @@ class Ours:
         self.runtime = accel.Runtime(accel.open_cpu(threads=threads))
         g = Graph(self.runtime)
         rows, capacity = shape.sequences * shape.tokens, shape.sequences * shape.context
-        self.q = [rng.standard_normal((rows, HEADS, DIM)).astype(np.float32) for _ in range(LAYERS)]
+        self.q = [
+            rng.standard_normal((rows, HEADS, DIM)).astype(np.float32) for _ in range(shape.layers)
+        ]
         self.caches = [
             tuple(rng.standard_normal((capacity, KV_HEADS, DIM)).astype(dtype) for _ in "kv")
             for _ in range(shape.caches)
@@ -141,7 +143,7 @@ class Torch:
     """One form of torch's attention over the same numbers."""
 
     def __init__(self, ours: Ours, form: str, dtype):
-        shape = ours.shape
+        self.shape = shape = ours.shape
         self.options = {"is_causal": shape.tokens > 1, "enable_gqa": form == "enable_gqa"}
         queries = [self._query(ours, q, form, dtype) for q in ours.q]
         caches = []
@@ -179,7 +181,7 @@ class Torch:
 # ------------------------------------------------------------------ time
 
 
-def once_us(side) -> float:
+def once_us(side, layers: int) -> float:
     """A pass, after one that wakes the threads and fills the caches; for one layer."""
     clock = time.process_time_ns if torch.get_num_threads() == 1 else time.perf_counter_ns
     side()
@@ -187,15 +189,15 @@ def once_us(side) -> float:
     side()
     spent = (clock() - begin) / 1e3
     time.sleep(SETTLE_S)
-    return spent / LAYERS
+    return spent / layers
 
 
 def rounds(sides: list, n: int = ROUNDS) -> list[list[float]]:
-    """Times of each side, a list a round."""
+    """Times of a layer of each side, a list a round."""
     found = []
     for i in range(n):
         order = range(len(sides)) if i % 2 else reversed(range(len(sides)))
-        times = {j: once_us(sides[j]) for j in order}
+        times = {j: once_us(sides[j], sides[j].shape.layers) for j in order}
         found.append([times[j] for j in range(len(sides))])
     return found
 
@@ -218,7 +220,7 @@ def peers(ours: Ours, dtype, threads: int):
     if shape.tokens == 1:
         yield "torch float32 grouped rows", Torch(ours, "grouped rows", torch.float32), 1
     if shape.sequences > 1:
-        single = Shape("one", 1, 1, shape.context, caches=LAYERS)
+        single = Shape("one", 1, 1, shape.context, caches=8)
         yield "single decode rotated", Ours(single, dtype, threads), shape.sequences
 
 

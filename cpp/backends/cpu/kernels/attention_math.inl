@@ -12,7 +12,7 @@ enum { kTile = 2, kKeys = 2, kSpan = 1, kFeatures = 2 };
 enum { kTile = 2, kKeys = 2, kSpan = 1, kFeatures = 1 };
 #endif
 // Positions; members of one piece of work; how many positions ahead the cache is fetched.
-enum { kBlock = 128, kMembers = 96, kAhead = 16 };
+enum { kBlock = 128, kMembers = 192, kAhead = 16 };
 
 // Scratch of one thread. Rows of q, o and widened rows of the cache are padded to whole vectors.
 struct AttentionScratch {
@@ -220,9 +220,10 @@ static ACCEL_INLINE F16x through_f16(F16x x) {
   store(half, x);
   return load(half);
 }
-// exp of what is below -104 is +0. It is not computed, since a product that vanishes or becomes
-// subnormal costs more than the whole function.
+// exp of a score less the maximum, never above 0. What is below -104 gives +0 and is not computed,
+// since a product that vanishes or becomes subnormal costs more than the whole function.
 static ACCEL_INLINE F16x attention_exp(F16x x) {
+  if (!__builtin_expect(any(x < splat(-87.0f)), 0)) return math_exp_normal(x);
   const M16x none = x < splat(-104.0f);
   return select(none, splat(0.0f), math_exp(select(none, splat(0.0f), x)));
 }
