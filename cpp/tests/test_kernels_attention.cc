@@ -266,6 +266,18 @@ TEST(test_prefill_has_the_bits_of_its_order) {
   check_problem(make(3, 2, 1, 72, 64, 64, 0xfffffffeu, true));  // base + s may not wrap
 }
 
+// Exponentials down to nothing and below, and their alpha.
+TEST(test_steep_scores_have_the_bits_of_their_order) {
+  for (float scale : {4.0f, 12.0f, 100.0f}) {
+    Problem t = make(60, 6, 2, 32, 300, 300, 240, true);
+    t.scale = scale;
+    check_problem(t);
+    t = make(1, 6, 2, 32, 300, 290, 0, false);
+    t.scale = scale;
+    check_problem(t);
+  }
+}
+
 TEST(test_batched_and_ragged_rows_have_the_bits_of_their_order) {
   for (unsigned block : {1u, 16u, 128u, 200u}) {
     check_problem(make_paged({33, 1, 150, 0}, {}, 4, 6, 2, 24, block, 1000));

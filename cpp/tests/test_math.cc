@@ -183,4 +183,17 @@ TEST(test_math_sin_cos_of_huge_angles_stay_in_range) {
       for (float y : evaluate(*table, name, x)) CHECK(y >= -1.0f && y <= 1.0f);
 }
 
+// The way with one power of two, everywhere that it is for.
+TEST(test_exp_of_normal_results_has_the_bits_of_exp) {
+  const auto same = [](float x) {
+    return std::bit_cast<uint32_t>(scalar::math_exp_normal(x)) ==
+           std::bit_cast<uint32_t>(scalar::math_exp(x));
+  };
+  for (uint32_t i = 0; i <= std::bit_cast<uint32_t>(88.0f); i += 251) {
+    CHECK(same(std::bit_cast<float>(i)));
+    if (std::bit_cast<float>(i) <= 87.0f) CHECK(same(-std::bit_cast<float>(i)));
+  }
+  CHECK(same(88.0f) && same(-87.0f) && std::isnan(scalar::math_exp_normal(kNan)));
+}
+
 }  // namespace
