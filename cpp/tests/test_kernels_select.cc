@@ -15,7 +15,9 @@ const float kInf = std::numeric_limits<float>::infinity();
 const float kNan = std::numeric_limits<float>::quiet_NaN();
 const unsigned kSizes[] = {1, 7, 15, 16, 17, 31, 63, 64, 65, 127, 128, 129, 1000, 5000, 20011};
 
-enum class Data { distinct, ties, special, equal, peaked };
+// sparse: what a mask leaves; striped: the greatest share an index mod 128, where short lists gain
+// nothing; stepped: equal entries around every bound.
+enum class Data { distinct, ties, special, equal, peaked, sparse, striped, stepped };
 std::vector<float> make(unsigned n, Data data, uint64_t seed) {
   static const float special[] = {0.0f,      -0.0f,      kInf,     -kInf,      kNan,
                                   0x1p-149f, -0x1p-149f, -3.4e38f, -3.402e38f, 1.0f};
@@ -27,10 +29,15 @@ std::vector<float> make(unsigned n, Data data, uint64_t seed) {
     if (data == Data::special) x = special[random.next() % 10];
     if (data == Data::equal) x = 0.25f;
     if (data == Data::peaked) x = std::exp(random.between(-30, 0));
+    if (data == Data::sparse) x = random.next() % (n / 40 + 1) ? 0.0f : random.between(0, 1);
+    if (data == Data::striped)
+      x = random.between(0, 1) + ((&x - v.data()) % 128 == 5 ? 2.0f : 0.0f);
+    if (data == Data::stepped) x = float(random.next() % (n / 20 + 2)) / 8;
   }
   return v;
 }
-const Data kAll[] = {Data::distinct, Data::ties, Data::special, Data::equal, Data::peaked};
+const Data kAll[] = {Data::distinct, Data::ties,   Data::special, Data::equal,
+                     Data::peaked,   Data::sparse, Data::striped, Data::stepped};
 
 // (value descending, index ascending); equal zeros, NaN last.
 std::vector<uint32_t> order_of(const float* x, unsigned n) {
