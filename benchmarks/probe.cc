@@ -1,7 +1,7 @@
 // The ceilings of this machine at this moment: read bandwidth from memory and f32 multiply-add
 // rate, for 1 to T threads. Independent of the library; the widest instruction set of the machine
 // is chosen at run time.
-//   bench_probe [threads] [milliseconds]
+//   bench_probe [threads] [milliseconds] [MiB of each thread]
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -17,7 +17,7 @@
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr size_t kBytes = size_t(256) << 20;  // of one thread; beyond any cache
+constexpr size_t kPiece = size_t(8) << 20;
 constexpr int kLoops = 100000;
 volatile uint64_t sink;
 
@@ -127,24 +127,25 @@ double rate(int threads, double limit, Work work) {
 int main(int argc, char** argv) {
   const int most = argc > 1 ? std::atoi(argv[1]) : int(std::thread::hardware_concurrency());
   const double limit = (argc > 2 ? std::atof(argv[2]) : 300) / 1e3;
-  if (most < 1 || limit <= 0) {
-    std::fprintf(stderr, "usage: bench_probe [threads] [milliseconds]\n");
+  // A multiple of a piece, and beyond the caches.
+  const size_t bytes = size_t(argc > 3 ? std::atoi(argv[3]) : 256) / 8 * kPiece;
+  if (most < 1 || limit <= 0 || bytes == 0) {
+    std::fprintf(stderr, "usage: bench_probe [threads] [milliseconds] [MiB of each thread]\n");
     return 2;
   }
   const Level level = best_level();
   std::vector<char*> memory;
   for (int t = 0; t < most; ++t) {
-    memory.push_back(static_cast<char*>(std::aligned_alloc(4096, kBytes)));
+    memory.push_back(static_cast<char*>(std::aligned_alloc(4096, bytes)));
     if (!memory.back()) return 1;
-    std::memset(memory.back(), t + 1, kBytes);
+    std::memset(memory.back(), t + 1, bytes);
   }
   std::printf("{\"bench\": \"probe\", \"level\": \"%s\", \"threads\": [", level.name);
   for (int threads = 1; threads <= most; ++threads) {
-    constexpr size_t kPiece = size_t(8) << 20;
     std::vector<size_t> at(size_t(threads), 0);
     const double read = rate(threads, limit, [&](int t) {
       sink = level.read(memory[size_t(t)] + at[size_t(t)], kPiece);
-      at[size_t(t)] = (at[size_t(t)] + kPiece) % kBytes;
+      at[size_t(t)] = (at[size_t(t)] + kPiece) % bytes;
       return double(kPiece);
     });
     const double fma = rate(threads, limit, [&](int t) {
