@@ -9,34 +9,64 @@ enum { kKnRows = 6 };
 #else
 enum { kKnRows = 4 };
 #endif
+// A widened slice of a panel is [kKnDepth][kKnPanel]. A block of slices stays in the second cache,
+// the rows of one slice of activations in the nearest.
 enum {
   kKnPanel = 32,
   kKnPair = 2 * kLanes,
-  kKnDepth = 512
-};  // a widened panel is [kKnDepth][kKnPanel]
+  kKnDepth = 256,
+  kKnSlice = kKnDepth * kKnPanel,  // floats
+  kKnBlockPanels = 4,
+  kKnBlockDepth = 4 * kKnDepth,
+};
 
 static u64 kn_shared(const void* params) {
   const ProductShape* s = shape_of(params);
   return s->M == 1 ? 0 : (u64)s->M * s->K * 4;
 }
-// One activation row, and a panel with the slack that dequant wants.
+// Slices of a block along k and along n.
+static ACCEL_INLINE u32 kn_deep(u32 K) {
+  return up_to(least(K, kKnBlockDepth), kKnDepth) / kKnDepth;
+}
+static ACCEL_INLINE u32 kn_wide(u32 N) {
+  return least(kKnBlockPanels, up_to(N, kKnPanel) / kKnPanel);
+}
+// One activation row, and a block with the slack that dequant wants.
 static u64 kn_local(const void* params) {
-  return ((u64)up_to(shape_of(params)->K, 16) + kKnDepth * kKnPanel + 16) * 4;
+  const ProductShape* s = shape_of(params);
+  return ((u64)up_to(s->K, 16) + (u64)kn_deep(s->K) * kn_wide(s->N) * kKnSlice + 16) * 4;
 }
 
+// Sixteen of each of four rows of xs, transposed: to[k * rows + r].
+static ACCEL_INLINE void kn_transpose(const float (*xs)[16], float* to, u32 rows) {
+  for (int k = 0; k < 16; k += 4) {
+    V4 r[4], s[4], t[4];
+    for (int i = 0; i < 4; ++i) r[i] = (V4)(*(const V4Any*)(xs[i] + k));
+    for (int i = 0; i < 4; i += 2) {
+      s[i] = __builtin_shufflevector(r[i], r[i + 1], 0, 4, 1, 5);
+      s[i + 1] = __builtin_shufflevector(r[i], r[i + 1], 2, 6, 3, 7);
+    }
+    for (int i = 0; i < 2; ++i) {
+      t[2 * i] = __builtin_shufflevector(s[i], s[i + 2], 0, 1, 4, 5);
+      t[2 * i + 1] = __builtin_shufflevector(s[i], s[i + 2], 2, 3, 6, 7);
+    }
+    for (int i = 0; i < 4; ++i) *(V4Any*)(to + (u32)(k + i) * rows) = (V4Any)t[i];
+  }
+}
 // Rows m0 .. m1 of x, as [block][K][rows of the block].
 template <class X>
 static void kn_pack_rows(const X* x, u32 K, u32 m0, u32 m1, float* px) {
+  float xs[kKnRows][16];
   for (u32 m = m0; m < m1;) {
     const u32 rows = block_rows(m1 - m, kKnRows);
     float* to = px + (u64)m * K;
-    for (u32 k = 0; k < K; k += 16) {
+    for (u32 k = 0; k < K; k += 16, to += 16 * rows) {
       const u32 length = least(16, K - k);
-      for (u32 r = 0; r < rows; ++r) {
-        float xs[16];
-        widen(x + (u64)(m + r) * K + k, length, xs);
-        for (u32 i = 0; i < length; ++i) to[(u64)(k + i) * rows + r] = xs[i];
-      }
+      for (u32 r = 0; r < rows; ++r) widen(x + (u64)(m + r) * K + k, length, xs[r]);
+      u32 r = 0;
+      for (; length == 16 && r + 4 <= rows; r += 4) kn_transpose(xs + r, to + r, rows);
+      for (; r < rows; ++r)
+        for (u32 i = 0; i < length; ++i) to[i * rows + r] = xs[r][i];
     }
     m += rows;
   }
@@ -138,26 +168,48 @@ static void kn_panel(const Product& p, const Weight& weight, u32 n, u32 columns,
     dequant(weight, (u64)(k + i) * p.N + n, columns, panel + i * kKnPanel);
 }
 
-template <class Weight>
-static void kn_rectangle(const Product& p, const Weight& weight, const Rect& r, const float* px,
-                         float* panel) {
-  for (u32 n = r.n0; n < r.n1; n += kKnPanel)
-    for (u32 k = 0; k < p.K; k += kKnDepth) {
+// A block of widened slices, [panel][slice]: depth rows from k on of the columns n .. n1.
+struct KnBlock {
+  const float* w;
+  u32 n, n1, k, depth;
+};
+static void kn_block(const Product& p, const KnBlock& b, const float* px, u32 m0, u32 m1) {
+  const u32 deep = up_to(b.depth, kKnDepth) / kKnDepth;
+  for (u32 m = m0; m < m1;) {
+    const u32 rows = block_rows(m1 - m, kKnRows);
+    for (u32 s = 0; s < deep; ++s) {
+      const u32 k = b.k + s * kKnDepth;
       KnTile t;
-      t.columns = least(kKnPanel, r.n1 - n);
-      t.depth = least(kKnDepth, p.K - k);
+      t.depth = least(kKnDepth, b.k + b.depth - k);
+      t.x = px + (u64)m * p.K + (u64)k * rows;
       t.first = k == 0;
-      t.bias = p.bias && k + t.depth == p.K ? p.bias + n : nullptr;
-      t.w = panel;
       t.width = p.N;
-      kn_panel(p, weight, n, t.columns, k, t.depth, panel);
-      for (u32 m = r.m0; m < r.m1;) {
-        const u32 rows = block_rows(r.m1 - m, kKnRows);
-        t.x = px + (u64)m * p.K + (u64)k * rows;
+      for (u32 n = b.n, i = 0; n < b.n1; n += kKnPanel, ++i) {
+        t.w = b.w + (u64)(i * deep + s) * kKnSlice;
+        t.columns = least(kKnPanel, b.n1 - n);
+        t.bias = p.bias && k + t.depth == p.K ? p.bias + n : nullptr;
         t.out = p.out + (u64)m * p.N + n;
         kn_tile_of(rows, t);
-        m += rows;
       }
+    }
+    m += rows;
+  }
+}
+
+template <class Weight>
+static void kn_rectangle(const Product& p, const Weight& weight, const Rect& r, const float* px,
+                         float* block) {
+  for (u32 n0 = r.n0; n0 < r.n1; n0 += kKnBlockPanels * kKnPanel)
+    for (u32 k0 = 0; k0 < p.K; k0 += kKnBlockDepth) {
+      const KnBlock b = {block, n0, least(n0 + kKnBlockPanels * kKnPanel, r.n1), k0,
+                         least(kKnBlockDepth, p.K - k0)};
+      // In the order of the addresses: a row may be overwritten past its end.
+      float* slice = block;
+      for (u32 n = b.n; n < b.n1; n += kKnPanel)
+        for (u32 k = k0; k < k0 + b.depth; k += kKnDepth, slice += kKnSlice)
+          kn_panel(p, weight, n, least(kKnPanel, b.n1 - n), k, least(kKnDepth, k0 + b.depth - k),
+                   slice);
+      kn_block(p, b, px, r.m0, r.m1);
     }
 }
 
