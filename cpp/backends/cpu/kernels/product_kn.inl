@@ -18,6 +18,7 @@ enum {
   kKnSlice = kKnDepth * kKnPanel,  // floats
   kKnBlockPanels = 4,
   kKnBlockDepth = 4 * kKnDepth,
+  kKnAhead = 16,  // k of one row to a line
 };
 
 static u64 kn_shared(const void* params) {
@@ -72,10 +73,15 @@ static void kn_pack_rows(const X* x, u32 K, u32 m0, u32 m1, float* px) {
   }
 }
 
+// Rows of f32 are read where they are.
+template <class X>
+static ACCEL_INLINE bool kn_in_place() {
+  return sizeof(X) == 4;
+}
 template <class X>
 static void kn_pack(const KernelArgs* args, u32 chunk, u32 n_chunks, void*) {
   const ProductShape* s = shape_of(args->params);
-  if (s->M == 1) return;
+  if (s->M == 1 || kn_in_place<X>()) return;
   const u32 blocks = up_to(s->M, kKnRows) / kKnRows;
   const u32 m0 = (u32)part_of(blocks, chunk, n_chunks) * kKnRows;
   const u32 m1 = (u32)part_of(blocks, chunk + 1, n_chunks) * kKnRows;
@@ -84,7 +90,10 @@ static void kn_pack(const KernelArgs* args, u32 chunk, u32 n_chunks, void*) {
 
 // One slice of K: R rows of x by the columns of a panel that exist.
 struct KnTile {
-  const float* x;  // [depth][R]
+  const float* x;  // row m at m * row, the next k `step` further
+  u64 row, step;
+  const char* ahead;  // three runs, ahead_row apart: the rows that come next
+  u64 ahead_row;
   const float* w;  // [depth][kKnPanel]
   u32 depth, columns;
   bool first;
@@ -99,17 +108,28 @@ static __attribute__((noinline)) void kn_pair(const KnTile& t, u32 column, float
   V a[R][2];
   ACCEL_UNROLL for (int m = 0; m < R; ++m) {
     const float* from = out + m * width;
+    if (t.first) __builtin_prefetch(from, 1);
     a[m][0] = t.first ? v_set(0.0f) : v_load(from);
     a[m][1] = t.first ? v_set(0.0f) : v_load(from + kLanes);
   }
-  const float* x = t.x;
+  // Every third row has a pointer; two more are an index away.
+  constexpr int kThirds = (R + 2) / 3;
+  const float* x[kThirds];
+  ACCEL_UNROLL for (int i = 0; i < kThirds; ++i) x[i] = t.x + 3 * i * t.row;
   const float* w = t.w + column;
-  for (u32 k = 0; k < t.depth; ++k, x += R, w += kKnPanel) {
-    const V w0 = v_load(w), w1 = v_load(w + kLanes);
-    ACCEL_UNROLL for (int m = 0; m < R; ++m) {
-      const V xs = v_set(x[m]);
-      a[m][0] = v_fma(xs, w0, a[m][0]);
-      a[m][1] = v_fma(xs, w1, a[m][1]);
+  const char* ahead = t.ahead;
+  for (u32 k0 = 0; k0 < t.depth; k0 += kKnAhead) {
+    for (int i = 0; i < 3; ++i) __builtin_prefetch(ahead + i * t.ahead_row);
+    ahead += 64;
+    const u32 steps = least(kKnAhead, t.depth - k0);
+    for (u32 k = 0; k < steps; ++k, w += kKnPanel) {
+      const V w0 = v_load(w), w1 = v_load(w + kLanes);
+      ACCEL_UNROLL for (int m = 0; m < R; ++m) {
+        const V xs = v_set(x[m / 3][m % 3 * t.row]);
+        a[m][0] = v_fma(xs, w0, a[m][0]);
+        a[m][1] = v_fma(xs, w1, a[m][1]);
+      }
+      ACCEL_UNROLL for (int i = 0; i < kThirds; ++i) x[i] += t.step;
     }
   }
   ACCEL_UNROLL for (int m = 0; m < R; ++m) {
@@ -168,12 +188,17 @@ static void kn_panel(const Product& p, const Weight& weight, u32 n, u32 columns,
     dequant(weight, (u64)(k + i) * p.N + n, columns, panel + i * kKnPanel);
 }
 
+// Rows of x for kn_rectangle: as they are, or as kn_pack_rows leaves them.
+struct KnActivations {
+  const float* x;
+  bool packed;
+};
 // A block of widened slices, [panel][slice]: depth rows from k on of the columns n .. n1.
 struct KnBlock {
   const float* w;
   u32 n, n1, k, depth;
 };
-static void kn_block(const Product& p, const KnBlock& b, const float* px, u32 m0, u32 m1) {
+static void kn_block(const Product& p, const KnBlock& b, const KnActivations& x, u32 m0, u32 m1) {
   const u32 deep = up_to(b.depth, kKnDepth) / kKnDepth;
   for (u32 m = m0; m < m1;) {
     const u32 rows = block_rows(m1 - m, kKnRows);
@@ -181,15 +206,23 @@ static void kn_block(const Product& p, const KnBlock& b, const float* px, u32 m0
       const u32 k = b.k + s * kKnDepth;
       KnTile t;
       t.depth = least(kKnDepth, b.k + b.depth - k);
-      t.x = px + (u64)m * p.K + (u64)k * rows;
+      t.x = x.x + (u64)m * p.K + (x.packed ? (u64)k * rows : k);
+      t.row = x.packed ? 1 : p.K;
+      t.step = x.packed ? rows : 1;
       t.first = k == 0;
       t.width = p.N;
-      for (u32 n = b.n, i = 0; n < b.n1; n += kKnPanel, ++i) {
-        t.w = b.w + (u64)(i * deep + s) * kKnSlice;
+      // The next rows of this slice, a quarter of them with each panel.
+      t.ahead_row = x.packed ? kKnAhead * 64 : (u64)p.K * 4;
+      t.ahead = (const char*)(t.x + (u64)rows * p.K);
+      const float* w = b.w + (u64)s * kKnSlice;
+      for (u32 n = b.n; n < b.n1; n += kKnPanel) {
+        t.w = w;
         t.columns = least(kKnPanel, b.n1 - n);
         t.bias = p.bias && k + t.depth == p.K ? p.bias + n : nullptr;
         t.out = p.out + (u64)m * p.N + n;
         kn_tile_of(rows, t);
+        w += (u64)deep * kKnSlice;
+        t.ahead += 3 * t.ahead_row;
       }
     }
     m += rows;
@@ -197,8 +230,8 @@ static void kn_block(const Product& p, const KnBlock& b, const float* px, u32 m0
 }
 
 template <class Weight>
-static void kn_rectangle(const Product& p, const Weight& weight, const Rect& r, const float* px,
-                         float* block) {
+static void kn_rectangle(const Product& p, const Weight& weight, const Rect& r,
+                         const KnActivations& x, float* block) {
   for (u32 n0 = r.n0; n0 < r.n1; n0 += kKnBlockPanels * kKnPanel)
     for (u32 k0 = 0; k0 < p.K; k0 += kKnBlockDepth) {
       const KnBlock b = {block, n0, least(n0 + kKnBlockPanels * kKnPanel, r.n1), k0,
@@ -209,8 +242,14 @@ static void kn_rectangle(const Product& p, const Weight& weight, const Rect& r, 
         for (u32 k = k0; k < k0 + b.depth; k += kKnDepth, slice += kKnSlice)
           kn_panel(p, weight, n, least(kKnPanel, b.n1 - n), k, least(kKnDepth, k0 + b.depth - k),
                    slice);
-      kn_block(p, b, px, r.m0, r.m1);
+      kn_block(p, b, x, r.m0, r.m1);
     }
+}
+// px are packed rows.
+template <class Weight>
+static void kn_rectangle(const Product& p, const Weight& weight, const Rect& r, const float* px,
+                         float* block) {
+  kn_rectangle(p, weight, r, KnActivations{px, true}, block);
 }
 
 // One activation row: local holds it widened, then a panel.
@@ -257,7 +296,9 @@ static void kn_run(const Product& p, const KernelArgs* args, const Weight& weigh
   if (r.n0 == r.n1) return;
   float* x = (float*)local;
   float* panel = x + up_to(p.K, 16);
-  if (p.M > 1) return kn_rectangle(p, weight, r, (const float*)args->shared, panel);
+  const bool in_place = kn_in_place<X>();
+  const KnActivations rows = {(const float*)(in_place ? args->buf[0] : args->shared), !in_place};
+  if (p.M > 1) return kn_rectangle(p, weight, r, rows, panel);
   widen((const X*)args->buf[0], p.K, x);
   kn_stream(p, x, weight, r, panel);
 }

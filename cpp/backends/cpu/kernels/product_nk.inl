@@ -142,6 +142,9 @@ struct NkTile {
   u64 stride;
   u32 steps, columns;  // vectors of K; columns of out that exist
   bool first, last;
+  const char* ahead;  // lines of the rows that come next: a part for each tile
+  u64 ahead_row;
+  u32 ahead_lines;
   float* carry;       // [R][kNkColumns][16]
   const float* bias;  // of this tile's columns, or null
   float* out;
@@ -177,6 +180,9 @@ static ACCEL_INLINE void nk_finish(const NkTile& t) {
 
 template <int R>
 static void nk_tile(const NkTile& t) {
+  for (u32 i = 0; i < t.ahead_lines; ++i)
+    ACCEL_UNROLL for (int m = 0; m < R; ++m) __builtin_prefetch(t.ahead + 64 * i + m * t.ahead_row);
+  if (t.last) ACCEL_UNROLL for (int m = 0; m < R; ++m) __builtin_prefetch(t.out + m * t.width, 1);
   for (int part = 0; part < kParts; ++part) {
     V a[R][kNkColumns];
     float* carry = t.carry + part * kLanes;
@@ -256,7 +262,16 @@ static void nk_row_block(const Product& p, const NkBlock& b, u32 m, u32 rows, u3
   t.first = k == 0;
   t.last = k + length == width;
   t.width = p.N;
+  // Fetched ahead: weights of the next tiles while the first rows pass; then the next rows, as many
+  // lines with each tile as all tiles need to fetch them.
+  const bool first_rows = m == b.m0;
+  const u32 tiles = up_to(b.columns, kNkColumns) / kNkColumns, lines = t.steps;
+  const float* next = t.x + (u64)rows * (b.x.packed ? width : p.K);
+  t.ahead_row = (first_rows ? t.stride : b.x.packed ? length : p.K) * 4;
+  t.ahead_lines = first_rows ? lines : (lines + tiles - 1) / tiles;
   for (u32 c = 0; c < b.columns; c += kNkColumns) {
+    t.ahead = (const char*)(first_rows ? b.w + (c + kNkColumns) * t.stride + k
+                                       : next + 16 * t.ahead_lines * (c / kNkColumns));
     t.w = b.w + c * t.stride + k;
     t.columns = least(kNkColumns, b.columns - c);
     t.carry = b.carry + (t.first && t.last ? 0 : c * rows * 16);
@@ -296,7 +311,7 @@ static void nk_rectangle(const Product& p, const Weight& weight, const Rect& r,
     const float* given = nk_weight_in_place(weight, (u64)n * p.K);
     if (given && width == p.K) {  // tiles of columns that all exist
       done = columns / kNkColumns * kNkColumns;
-      nk_block(p, {x, given, p.K, carry, n, done, r.m0, r.m1});
+      if (done) nk_block(p, {x, given, p.K, carry, n, done, r.m0, r.m1});
       if (done == columns) continue;
     }
     columns -= done;
