@@ -154,7 +154,7 @@ def int4_ours(threads: int, x: np.ndarray, parts, count: int) -> Ours:
     nibbles = codes.reshape(-1, 8).astype(np.uint32) << np.arange(0, 32, 4, dtype=np.uint32)
     words = np.bitwise_or.reduce(nibbles, axis=1)
     ours = Ours(threads)
-    row = ours.port("input", "x", accel.F32, x.shape, x)
+    row = ours.port("input", "x", accel.F32, (k,), x)
     for i in range(count):
         planes = {
             "codes": ours.port("weight", f"w{i}.codes", accel.U32, words.shape, words),
@@ -162,7 +162,7 @@ def int4_ours(threads: int, x: np.ndarray, parts, count: int) -> Ours:
             "zeros": ours.port("weight", f"w{i}.zeros", accel.F16, (zeros.size,), zeros),
         }
         weight = T.Int4(weights=n * k, group=32, **planes)
-        ours.builder.output(f"out{i}", T.int4_matvec(row, weight, n))
+        ours.builder.output(f"out{i}", T.int4_matvec(row, weight))
     return ours.ready()
 
 

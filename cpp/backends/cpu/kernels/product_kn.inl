@@ -259,35 +259,51 @@ static void kn_stream(const Product& p, const float* x, const Weight& weight, co
   kn_rectangle(p, weight, r, x, panel);
 }
 
-enum { kKnVectors = 8 / kParts, kKnRowsAhead = 8 };  // vectors of sixteen columns
-
-template <int Vectors, class W>
-static u32 kn_stream_columns(const Product& p, const float* x, const W* weight, u32 n, u32 n1) {
-  for (; n + Vectors * 16 <= n1; n += Vectors * 16) {
-    F16x a[Vectors];
-    for (int i = 0; i < Vectors; ++i) a[i] = splat(0.0f);
-    const W* w = weight + n;
-    for (u32 k = 0; k < p.K; ++k, w += p.N) {
-      const char* next = (const char*)w + (u64)kKnRowsAhead * p.N * sizeof(W);
-      for (u32 b = 0; b < Vectors * 16 * sizeof(W); b += 64) __builtin_prefetch(next + b);
-      const F16x xs = splat(x[k]);
-      for (int i = 0; i < Vectors; ++i) a[i] = fma(xs, load(w + i * 16), a[i]);
+// Float weights as stored: some rows of w at once, long pieces of each, while the sums of the piece
+// wait in out. A row is fetched ahead on its own, at the end of the piece the same of the next
+// rows.
+enum { kKnStreamRows = 8, kKnStrip = 4096, kKnRowAhead = 1024 };
+template <int Rows, class W>
+static ACCEL_INLINE void kn_stream_part(const W* w, u64 width, const F16x* x, u32 from, u32 to,
+                                        u64 ahead, bool first, float* out) {
+  constexpr u32 kLine = 64 / sizeof(W);
+  for (u32 c = from; c < to; c += kLine) {
+    ACCEL_UNROLL for (int i = 0; i < Rows; ++i) __builtin_prefetch(w + i * width + c + ahead);
+    for (u32 j = c; j < c + kLine && j < to; j += 16) {
+      F16x a = first ? splat(0.0f) : load(out + j);
+      ACCEL_UNROLL for (int i = 0; i < Rows; ++i) a = fma(x[i], load(w + i * width + j), a);
+      store(out + j, a);
     }
-    for (int i = 0; i < Vectors; ++i)
-      store(p.out + n + i * 16, p.bias ? a[i] + load(p.bias + n + i * 16) : a[i]);
   }
-  return n;
 }
-
-// Float weights as stored, many columns at a time; fewer than sixteen columns left over go through
-// a panel.
+// Rows k .. k + Rows - 1 of w against the columns n .. n + count - 1, count a multiple of 16.
+template <int Rows, class W>
+static ACCEL_INLINE void kn_stream_rows(const Product& p, const float* x, const W* weight, u32 k,
+                                        u32 n, u32 count) {
+  constexpr u32 kAhead = kKnRowAhead / sizeof(W);
+  F16x xs[Rows];
+  ACCEL_UNROLL for (int i = 0; i < Rows; ++i) xs[i] = splat(x[k + (u32)i]);
+  const W* w = weight + (u64)k * p.N + n;
+  const u32 split = count > kAhead ? (count - kAhead) / 32 * 32 : 0;
+  kn_stream_part<Rows>(w, p.N, xs, 0, split, kAhead, k == 0, p.out + n);
+  kn_stream_part<Rows>(w, p.N, xs, split, count, kAhead + (u64)Rows * p.N - count, k == 0,
+                       p.out + n);
+}
+// Fewer than sixteen columns left over go through a panel.
 template <class W>
 static void kn_stream(const Product& p, const float* x, const FloatWeight<W>& weight, const Rect& r,
                       float* panel) {
-  u32 n = kn_stream_columns<kKnVectors>(p, x, weight.w, r.n0, r.n1);
-  n = kn_stream_columns<kKnVectors / 2>(p, x, weight.w, n, r.n1);
-  n = kn_stream_columns<1>(p, x, weight.w, n, r.n1);
-  if (n < r.n1) kn_rectangle(p, weight, {n, r.n1, 0, 1}, x, panel);
+  const u32 end = r.n0 + (r.n1 - r.n0) / 16 * 16;
+  for (u32 n = r.n0; n < end; n += kKnStrip) {
+    const u32 count = least(kKnStrip, end - n);
+    u32 k = 0;
+    for (; k + kKnStreamRows <= p.K; k += kKnStreamRows)
+      kn_stream_rows<kKnStreamRows>(p, x, weight.w, k, n, count);
+    for (; k < p.K; ++k) kn_stream_rows<1>(p, x, weight.w, k, n, count);
+    for (u32 c = n; p.bias && c < n + count; c += 16)
+      store(p.out + c, load(p.out + c) + load(p.bias + c));
+  }
+  if (end < r.n1) kn_rectangle(p, weight, {end, r.n1, 0, 1}, x, panel);
 }
 
 template <class X, class Weight>

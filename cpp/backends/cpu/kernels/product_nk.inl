@@ -381,23 +381,33 @@ static ACCEL_INLINE void stream_store(const Product& p, const F16x* a, u32 n, u3
   put_results(p, four_trees(a[0], a[1], a[kNkStreamRows - 2], a[kNkStreamRows - 1]), n, n1);
 }
 
+// Float rows are long: each is fetched ahead on its own, at its end the same row of the next block.
+enum { kNkRowAhead = 2048 };
+template <class W>
+static ACCEL_INLINE void nk_stream_part(const W* const* w, const float* x, u32 from, u32 to,
+                                        u64 ahead, F16x* a) {
+  constexpr u32 kLine = 64 / sizeof(W);
+  for (u32 k = from; k < to; k += kLine) {
+    for (u32 i = 0; i < kNkStreamRows; ++i) __builtin_prefetch(w[i] + k + ahead);
+    for (u32 j = k; j < k + kLine && j < to; j += 16) {
+      const F16x xs = load(x + j);
+      for (u32 i = 0; i < kNkStreamRows; ++i) a[i] = fma(xs, load(w[i] + j), a[i]);
+    }
+  }
+}
 template <class X, class W>
 static void nk_stream(const Product& p, const X* x, const FloatWeight<W>& weight, const Rect& r,
                       float* local) {
   nk_pack_rows(x, p.K, 0, 1, local);
-  const u32 whole = p.K / 16 * 16;
-  const u64 ahead = bytes_ahead((u64)kNkStreamRows * p.K * sizeof(W), kNkAhead);
+  constexpr u32 kAhead = kNkRowAhead / sizeof(W);
+  const u32 whole = p.K / 16 * 16, split = whole > kAhead ? (whole - kAhead) / 32 * 32 : 0;
   for (u32 n = r.n0; n < r.n1; n += kNkStreamRows) {
     const W* w[kNkStreamRows];
     F16x a[kNkStreamRows];
     for (u32 i = 0; i < kNkStreamRows; ++i) w[i] = weight.w + (u64)stream_row(n, i, r.n1) * p.K;
     for (u32 i = 0; i < kNkStreamRows; ++i) a[i] = splat(0.0f);
-    const char* next = (const char*)w[0] + ahead;
-    for (u32 k = 0; k < whole; k += 16, next += kNkStreamRows * 16 * sizeof(W)) {
-      for (u32 b = 0; b < kNkStreamRows * 16 * sizeof(W); b += 64) __builtin_prefetch(next + b);
-      const F16x xs = load(local + k);
-      for (u32 i = 0; i < kNkStreamRows; ++i) a[i] = fma(xs, load(w[i] + k), a[i]);
-    }
+    nk_stream_part(w, local, 0, split, kAhead, a);
+    nk_stream_part(w, local, split, whole, kAhead + (u64)(kNkStreamRows - 1) * p.K, a);
     if (whole < p.K)
       for (u32 i = 0; i < kNkStreamRows; ++i)
         a[i] = fma(load(local + whole), load_n(w[i] + whole, (int)(p.K - whole)), a[i]);
