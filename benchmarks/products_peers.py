@@ -162,7 +162,7 @@ def int4_ours(threads: int, x: np.ndarray, parts, count: int) -> Ours:
             "zeros": ours.port("weight", f"w{i}.zeros", accel.F16, (zeros.size,), zeros),
         }
         weight = T.Int4(weights=n * k, group=32, **planes)
-        ours.builder.output(f"out{i}", T.int4_matvec(row, weight))
+        ours.builder.output(f"out{i}", T.int4_matvec(row, weight, w_order="nk"))
     return ours.ready()
 
 
