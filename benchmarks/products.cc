@@ -178,7 +178,7 @@ struct Call {
 
 struct Row {
   const char* kernel;
-  char weight;  // '4', '8' or 'f' for f16
+  char weight;  // '4', '8', or a float: 's' f32, 'f' f16, 'b' bf16
   unsigned M, N, K, group, zeros;
 };
 const Row kRows[] = {
@@ -193,6 +193,13 @@ const Row kRows[] = {
     {"quant_matmul_kn_f32", '8', 1, 1536, 576, 32, 0},
     {"matmul_nk_f32_f16", 'f', 1, 1536, 576, 0, 0},
     {"matmul_kn_f32_f16", 'f', 1, 1536, 576, 0, 0},
+    {"matmul_nk_f32_f32", 's', 1, 4096, 4096, 0, 0},
+    {"matmul_nk_f32_f16", 'f', 1, 4096, 4096, 0, 0},
+    {"matmul_nk_f32_bf16", 'b', 1, 4096, 4096, 0, 0},
+    {"matmul_kn_f32_f32", 's', 1, 4096, 4096, 0, 0},
+    {"matmul_kn_f32_f16", 'f', 1, 4096, 4096, 0, 0},
+    {"matmul_kn_f32_bf16", 'b', 1, 4096, 4096, 0, 0},
+    {"int4_matvec_nk_f16", '4', 1, 4096, 4096, 32, 1},
     {"int4_matmul_nk_f16", '4', 512, 576, 576, 32, 0},
     {"int4_matmul_nk_f16", '4', 512, 192, 576, 32, 0},
     {"int4_matmul_nk_f16", '4', 512, 1536, 576, 32, 0},
@@ -202,8 +209,18 @@ const Row kRows[] = {
     {"quant_matmul_nk_f32", '8', 512, 1536, 576, 32, 0},
     {"matmul_nk_f32_f16", 'f', 512, 1536, 576, 0, 0},
     {"matmul_kn_f32_f16", 'f', 512, 1536, 576, 0, 0},
+    {"matmul_nk_f32_f32", 's', 1024, 1024, 1024, 0, 0},
+    {"matmul_kn_f32_f32", 's', 1024, 1024, 1024, 0, 0},
+    {"matmul_nk_f32_f32", 's', 512, 1536, 576, 0, 0},
+    {"matmul_kn_f32_f32", 's', 512, 1536, 576, 0, 0},
     {"int4_matmul_nk_f16", '4', 8, 1536, 576, 32, 0},
 };
+bool is_float(const Row& r) {
+  return r.weight != '4' && r.weight != '8';
+}
+DType float_type(const Row& r) {
+  return r.weight == 's' ? DType::F32 : r.weight == 'b' ? DType::BF16 : DType::F16;
+}
 
 // The planes of one copy of a weight, sizes rounded up to lines.
 struct Planes {
@@ -211,7 +228,7 @@ struct Planes {
   explicit Planes(const Row& r) {
     const size_t n = size_t(r.N) * r.K, line = 64;
     const auto up = [&](size_t b) { return (b + line - 1) / line * line; };
-    codes = up(r.weight == '4' ? n / 2 : r.weight == '8' ? n : n * 2);
+    codes = up(r.weight == '4' ? n / 2 : n * (r.weight == '8' ? 1 : r.weight == 's' ? 4 : 2));
     scales = r.group ? up(n / r.group * 2) : 0;
     offsets = r.weight == '4' ? scales : 0;
     total = codes + scales + offsets;
@@ -223,8 +240,8 @@ void fill(const Row& r, const Planes& planes, char* p, Random& random) {
     const uint64_t v = random.next();
     std::memcpy(p + i, &v, 8);
   }
-  if (r.weight == 'f')
-    for (size_t i = 0; i < size_t(r.N) * r.K; ++i) put(DType::F16, p, i, random.uniform());
+  if (is_float(r))
+    for (size_t i = 0; i < size_t(r.N) * r.K; ++i) put(float_type(r), p, i, random.uniform());
   const size_t groups = r.group ? size_t(r.N) * r.K / r.group : 0;
   for (size_t g = 0; g < groups; ++g) {
     put(DType::F16, p + planes.codes, g, 0.01f + 0.005f * random.uniform());
@@ -234,7 +251,7 @@ void fill(const Row& r, const Planes& planes, char* p, Random& random) {
 }
 
 float weight_at(const Level& level, const Row& r, const Planes& planes, const char* p, size_t i) {
-  if (r.weight == 'f') return get(DType::F16, p, i);
+  if (is_float(r)) return get(float_type(r), p, i);
   const float s = get(DType::F16, p + planes.codes, i / r.group);
   if (r.weight == '8') return s * float(int8_t(p[i]));
   const float offset = get(DType::F16, p + planes.codes + planes.scales, i / r.group);
@@ -277,9 +294,9 @@ struct Options {
   bool json = false, cpu_time = false;
 };
 
-// Weights of one activation row are copied until they fill as much memory as a small model, so that
-// they are streamed.
-constexpr size_t kStreamed = size_t(96) << 20;
+// Weights of one activation row are copied until they fill more memory than the caches of a large
+// machine, so that they are streamed; the probe reads the same memory.
+constexpr size_t kStreamed = size_t(640) << 20;
 
 bool measure(Machine& m, const Row& r, const Options& o, char* memory) {
   const Planes planes(r);

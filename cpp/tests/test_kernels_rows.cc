@@ -439,6 +439,22 @@ TEST(test_softmax_has_the_bits_of_its_order) {
       }
     }
 }
+// Quotients are not divided where a remainder is exact: divisors and shares of every size, among
+// them shares and quotients below the normal range.
+TEST(test_softmax_quotients_are_rounded_once) {
+  for (unsigned width : {64u, 1000u, 4096u})
+    for (float spread : {0.0f, 0.5f, 20.0f, 60.0f, 75.0f, 90.0f, 104.0f, 130.0f}) {
+      Random random(width + unsigned(spread));
+      std::vector<float> x(6 * width);
+      for (float& v : x) v = random.between(-spread, 0);
+      for (unsigned i = 0; i < width; i += 3) x[i] = -kInf;
+      const RowsParams p = {6, width, 0, 0, 0, 0};
+      const auto results = check_case({"softmax_f32", {bytes_of(x)}, filled(4 * x.size()), &p, {}});
+      const auto all = tables();
+      for (size_t t = 0; t < all.size(); ++t)
+        CHECK(same(results[t], softmax(*all[t], x, width), Kind::f32));
+    }
+}
 TEST(test_softmax_of_one_long_row_is_cut_without_a_trace) {
   const unsigned width = 50001;
   const auto x = plain(width, 29);

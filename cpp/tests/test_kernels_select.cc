@@ -15,7 +15,9 @@ const float kInf = std::numeric_limits<float>::infinity();
 const float kNan = std::numeric_limits<float>::quiet_NaN();
 const unsigned kSizes[] = {1, 7, 15, 16, 17, 31, 63, 64, 65, 127, 128, 129, 1000, 5000, 20011};
 
-enum class Data { distinct, ties, special, equal, peaked };
+// sparse: what a mask leaves; striped: the greatest share an index mod 128, where short lists gain
+// nothing; stepped: equal entries around every bound.
+enum class Data { distinct, ties, special, equal, peaked, sparse, striped, stepped };
 std::vector<float> make(unsigned n, Data data, uint64_t seed) {
   static const float special[] = {0.0f,      -0.0f,      kInf,     -kInf,      kNan,
                                   0x1p-149f, -0x1p-149f, -3.4e38f, -3.402e38f, 1.0f};
@@ -27,10 +29,15 @@ std::vector<float> make(unsigned n, Data data, uint64_t seed) {
     if (data == Data::special) x = special[random.next() % 10];
     if (data == Data::equal) x = 0.25f;
     if (data == Data::peaked) x = std::exp(random.between(-30, 0));
+    if (data == Data::sparse) x = random.next() % (n / 40 + 1) ? 0.0f : random.between(0, 1);
+    if (data == Data::striped)
+      x = random.between(0, 1) + ((&x - v.data()) % 128 == 5 ? 2.0f : 0.0f);
+    if (data == Data::stepped) x = float(random.next() % (n / 20 + 2)) / 8;
   }
   return v;
 }
-const Data kAll[] = {Data::distinct, Data::ties, Data::special, Data::equal, Data::peaked};
+const Data kAll[] = {Data::distinct, Data::ties,   Data::special, Data::equal,
+                     Data::peaked,   Data::sparse, Data::striped, Data::stepped};
 
 // (value descending, index ascending); equal zeros, NaN last.
 std::vector<uint32_t> order_of(const float* x, unsigned n) {
@@ -94,6 +101,17 @@ float lane_sum(const float* x, unsigned n) {
     for (int i = 0; i < s; ++i) lane[i] = lane[i] + lane[i + s];
   return lane[0];
 }
+std::vector<float> nucleus(const float* row, unsigned width, float top, bool exact) {
+  std::vector<float> out(width, 0.0f);
+  const auto order = order_of(row, width);
+  const float target = top * lane_sum(row, width);
+  float kept = 0;
+  for (unsigned i = 0; i < width && (exact || i < 128) && kept < target; ++i) {
+    kept = kept + row[order[i]];
+    out[order[i]] = row[order[i]];
+  }
+  return out;
+}
 TEST(test_top_p_mask_keeps_the_nucleus_and_its_crossing_entry) {
   for (unsigned width : kSizes)
     for (Data data : kAll)
@@ -108,21 +126,30 @@ TEST(test_top_p_mask_keeps_the_nucleus_and_its_crossing_entry) {
           const RowsParams p = {rows, width, 0, top, 0, exact};
           check_case({"top_p_mask_f32", {bytes_of(x)}, Bytes(4 * rows * width, 0x5a), &p, {}},
                      [&](const Level&) {
-                       std::vector<float> out(x.size(), 0.0f);
+                       std::vector<float> out;
                        for (unsigned r = 0; r < rows; ++r) {
-                         const float* row = &x[r * width];
-                         const auto order = order_of(row, width);
-                         const float target = top * lane_sum(row, width);
-                         float kept = 0;
-                         for (unsigned i = 0; i < width && (exact || i < 128) && kept < target;
-                              ++i) {
-                           kept = kept + row[order[i]];
-                           out[r * width + order[i]] = row[order[i]];
-                         }
+                         const auto row = nucleus(&x[r * width], width, top, exact);
+                         out.insert(out.end(), row.begin(), row.end());
                        }
                        return bytes_of(out);
                      });
         }
+}
+
+// A target that all positive entries miss by a rounding: entries of no weight and below are taken
+// too, and keep their sign.
+TEST(test_top_p_mask_takes_what_lies_below_zero) {
+  const unsigned width = 3001;
+  for (unsigned seed = 0; seed < 24; ++seed)
+    for (unsigned exact : {0u, 1u}) {
+      Random random(seed + 1);
+      std::vector<float> x(width, seed % 3 ? 0.0f : -0.0f);
+      for (int i = 0; i < 60; ++i) x[random.next() % width] = random.between(0, 1);
+      if (seed % 3 == 2) x[random.next() % width] = -0x1p-140f;
+      const RowsParams p = {1, width, 0, 1.0f, 0, exact};
+      check_case({"top_p_mask_f32", {bytes_of(x)}, Bytes(4 * width, 0x5a), &p, {}},
+                 [&](const Level&) { return bytes_of(nucleus(x.data(), width, 1.0f, exact)); });
+    }
 }
 
 uint32_t sample(const float* w, unsigned n, float draw) {

@@ -19,10 +19,12 @@ struct Int4Rows {
 #if ACCEL_ISA_avx512
 // The sixteen weights a group can have, looked up by the codes.
 typedef V Int4Table;
-static ACCEL_INLINE Int4Table int4_table(float s, float offset, bool zeros) {
+// `plain`: no scale is 0, so zero points need no choice.
+static ACCEL_INLINE Int4Table int4_table(float s, float offset, bool zeros, bool plain = false) {
   const V code = _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
   if (!zeros) return v_fma(v_set(s), code, v_set(offset));
   const V centred = v_sub(code, v_set(offset));
+  if (plain) return v_mul(centred, v_set(s));
   return v_select(v_eq(v_set(s), v_set(0.0f)), v_set(offset), v_mul(centred, v_set(s)));
 }
 // Two words: lane v sees word v / 8 shifted by 4 (v mod 8). The look-up reads the low four bits of
@@ -158,7 +160,7 @@ static ACCEL_INLINE VI int4_quad(const u32* w) {
 // Per is the number of 32-code steps of a group.
 template <int Per>
 static ACCEL_INLINE void int4_rows(const Product& p, const u32* codes, const float* x, u32 n,
-                                   u32 n1, const Int4Planes& planes, bool zeros) {
+                                   u32 n1, const Int4Planes& planes, bool zeros, bool plain) {
   const VI shifts = _mm512_setr_epi32(0, 0, 4, 4, 8, 8, 12, 12, 16, 16, 20, 20, 24, 24, 28, 28);
   const u32 words = p.K / 8;
   const u32* c[4];
@@ -173,7 +175,8 @@ static ACCEL_INLINE void int4_rows(const Product& p, const u32* codes, const flo
   const char* next = (const char*)c[0] + bytes_ahead((u64)4 * words * 4, kNkAhead);
   for (u64 g = 0; g < planes.groups; ++g) {
     V table[4];
-    for (int i = 0; i < 4; ++i) table[i] = int4_table(s[i][g], s[i][g + planes.apart], zeros);
+    for (int i = 0; i < 4; ++i)
+      table[i] = int4_table(s[i][g], s[i][g + planes.apart], zeros, plain);
     for (int j = 0; j < Per; ++j, x += 32, next += 64) {
       __builtin_prefetch(next);  // four rows take one line a step
       const V x0 = v_load(x), x1 = v_load(x + 16);
@@ -195,7 +198,7 @@ static ACCEL_INLINE void int4_arrange(const float* x, u32 K, float* to) {
 
 template <int Per>
 static ACCEL_INLINE void int4_rows(const Product& p, const u32* codes, const float* x, u32 n,
-                                   u32 n1, const Int4Planes& planes, bool zeros) {
+                                   u32 n1, const Int4Planes& planes, bool zeros, bool) {
   const u32 words = p.K / 8;
   const u32* c[kNkStreamRows];
   const float* s[kNkStreamRows];
@@ -220,13 +223,23 @@ static ACCEL_INLINE void int4_rows(const Product& p, const u32* codes, const flo
 }
 #endif
 
+// No scale of the rows is 0. Behind the last there may be anything: it only costs the slower form.
+static ACCEL_INLINE bool int4_no_zero_scale(const Int4Planes& planes, u32 rows) {
+  M16x zero = lanes_below(0);
+  for (u32 i = 0; i < rows * planes.groups; i += 16)
+    zero = zero | (load(planes.s + i) == splat(0.0f));
+  return !any(zero);
+}
 template <int Per, class Plane>
 static void int4_stream(const Product& p, const Int4Weight<Plane>& w, const Rect& r, const float* x,
                         const Int4Planes& planes) {
   for (u32 n = r.n0; n < r.n1; n += kNkStreamRows) {
-    int4_planes(w, planes, n, least(kNkStreamRows, r.n1 - n));
-    if (w.zeros) int4_rows<Per>(p, w.codes, x, n, r.n1, planes, true);
-    else int4_rows<Per>(p, w.codes, x, n, r.n1, planes, false);
+    const u32 rows = least(kNkStreamRows, r.n1 - n);
+    int4_planes(w, planes, n, rows);
+    if (!w.zeros) int4_rows<Per>(p, w.codes, x, n, r.n1, planes, false, true);
+    else if (int4_no_zero_scale(planes, rows))
+      int4_rows<Per>(p, w.codes, x, n, r.n1, planes, true, true);
+    else int4_rows<Per>(p, w.codes, x, n, r.n1, planes, true, false);
   }
 }
 

@@ -3,6 +3,8 @@
 // dst) writes the weights of the flat indices i .. i + count - 1, reads nothing else, and may
 // overwrite up to 15 floats behind dst[count - 1].
 
+typedef float V4Any __attribute__((vector_size(16), aligned(4), may_alias));
+
 struct Product {
   u32 M, K, N;
   const float* bias;  // [N], or null
@@ -34,10 +36,11 @@ static ACCEL_INLINE u32 up_to(u32 n, u32 to) {
 
 enum {
   kProductUnit = 16,
-  kProductColumns = 32,
+  kProductColumns = 128,  // their widened weights fill the second cache and share each row of x
+  kProductLeast = 64,     // where more chunks are wanted
   kProductRows = 96,
   kStripsNk = 8,           // of a thread, for one activation row
-  kStripsKn = 2,           // fewer, because long pieces of the rows of w are read
+  kStripsKn = 1,           // one, because long pieces of the rows of w are read
   kProductWork = 1 << 15,  // multiply-adds that are worth a chunk
 };
 
@@ -50,6 +53,9 @@ static __attribute__((unused)) u32 product_chunks(const void* params, u32 thread
   if (threads == 1 && s->M == 1) return 1;
   if (work < 2) return 1;
   u32 columns = up_to(s->N, kProductColumns) / kProductColumns;
+  // A few for each thread, and as many for one as for another.
+  const u32 even = up_to(least(4 * threads, s->N / kProductLeast), threads);
+  if (threads > 1) columns = columns < even ? even : up_to(columns, threads);
   if (s->M == 1) columns = least(units, threads * (s->nk ? kStripsNk : kStripsKn));
   if (columns < 2 * threads) columns = units;
   if (columns > work) return (u32)work;

@@ -9,43 +9,79 @@ enum { kKnRows = 6 };
 #else
 enum { kKnRows = 4 };
 #endif
+// A widened slice of a panel is [kKnDepth][kKnPanel]. A block of slices stays in the second cache,
+// the rows of one slice of activations in the nearest.
 enum {
   kKnPanel = 32,
   kKnPair = 2 * kLanes,
-  kKnDepth = 512
-};  // a widened panel is [kKnDepth][kKnPanel]
+  kKnDepth = 256,
+  kKnSlice = kKnDepth * kKnPanel,  // floats
+  kKnBlockPanels = 4,
+  kKnBlockDepth = 4 * kKnDepth,
+  kKnAhead = 16,  // k of one row to a line
+};
 
 static u64 kn_shared(const void* params) {
   const ProductShape* s = shape_of(params);
   return s->M == 1 ? 0 : (u64)s->M * s->K * 4;
 }
-// One activation row, and a panel with the slack that dequant wants.
+// Slices of a block along k and along n.
+static ACCEL_INLINE u32 kn_deep(u32 K) {
+  return up_to(least(K, kKnBlockDepth), kKnDepth) / kKnDepth;
+}
+static ACCEL_INLINE u32 kn_wide(u32 N) {
+  return least(kKnBlockPanels, up_to(N, kKnPanel) / kKnPanel);
+}
+// One activation row, and a block with the slack that dequant wants.
 static u64 kn_local(const void* params) {
-  return ((u64)up_to(shape_of(params)->K, 16) + kKnDepth * kKnPanel + 16) * 4;
+  const ProductShape* s = shape_of(params);
+  return ((u64)up_to(s->K, 16) + (u64)kn_deep(s->K) * kn_wide(s->N) * kKnSlice + 16) * 4;
 }
 
+// Sixteen of each of four rows of xs, transposed: to[k * rows + r].
+static ACCEL_INLINE void kn_transpose(const float (*xs)[16], float* to, u32 rows) {
+  for (int k = 0; k < 16; k += 4) {
+    V4 r[4], s[4], t[4];
+    for (int i = 0; i < 4; ++i) r[i] = (V4)(*(const V4Any*)(xs[i] + k));
+    for (int i = 0; i < 4; i += 2) {
+      s[i] = __builtin_shufflevector(r[i], r[i + 1], 0, 4, 1, 5);
+      s[i + 1] = __builtin_shufflevector(r[i], r[i + 1], 2, 6, 3, 7);
+    }
+    for (int i = 0; i < 2; ++i) {
+      t[2 * i] = __builtin_shufflevector(s[i], s[i + 2], 0, 1, 4, 5);
+      t[2 * i + 1] = __builtin_shufflevector(s[i], s[i + 2], 2, 3, 6, 7);
+    }
+    for (int i = 0; i < 4; ++i) *(V4Any*)(to + (u32)(k + i) * rows) = (V4Any)t[i];
+  }
+}
 // Rows m0 .. m1 of x, as [block][K][rows of the block].
 template <class X>
 static void kn_pack_rows(const X* x, u32 K, u32 m0, u32 m1, float* px) {
+  float xs[kKnRows][16];
   for (u32 m = m0; m < m1;) {
     const u32 rows = block_rows(m1 - m, kKnRows);
     float* to = px + (u64)m * K;
-    for (u32 k = 0; k < K; k += 16) {
+    for (u32 k = 0; k < K; k += 16, to += 16 * rows) {
       const u32 length = least(16, K - k);
-      for (u32 r = 0; r < rows; ++r) {
-        float xs[16];
-        widen(x + (u64)(m + r) * K + k, length, xs);
-        for (u32 i = 0; i < length; ++i) to[(u64)(k + i) * rows + r] = xs[i];
-      }
+      for (u32 r = 0; r < rows; ++r) widen(x + (u64)(m + r) * K + k, length, xs[r]);
+      u32 r = 0;
+      for (; length == 16 && r + 4 <= rows; r += 4) kn_transpose(xs + r, to + r, rows);
+      for (; r < rows; ++r)
+        for (u32 i = 0; i < length; ++i) to[i * rows + r] = xs[r][i];
     }
     m += rows;
   }
 }
 
+// Rows of f32 are read where they are.
+template <class X>
+static ACCEL_INLINE bool kn_in_place() {
+  return sizeof(X) == 4;
+}
 template <class X>
 static void kn_pack(const KernelArgs* args, u32 chunk, u32 n_chunks, void*) {
   const ProductShape* s = shape_of(args->params);
-  if (s->M == 1) return;
+  if (s->M == 1 || kn_in_place<X>()) return;
   const u32 blocks = up_to(s->M, kKnRows) / kKnRows;
   const u32 m0 = (u32)part_of(blocks, chunk, n_chunks) * kKnRows;
   const u32 m1 = (u32)part_of(blocks, chunk + 1, n_chunks) * kKnRows;
@@ -54,7 +90,10 @@ static void kn_pack(const KernelArgs* args, u32 chunk, u32 n_chunks, void*) {
 
 // One slice of K: R rows of x by the columns of a panel that exist.
 struct KnTile {
-  const float* x;  // [depth][R]
+  const float* x;  // row m at m * row, the next k `step` further
+  u64 row, step;
+  const char* ahead;  // three runs, ahead_row apart: the rows that come next
+  u64 ahead_row;
   const float* w;  // [depth][kKnPanel]
   u32 depth, columns;
   bool first;
@@ -69,17 +108,28 @@ static __attribute__((noinline)) void kn_pair(const KnTile& t, u32 column, float
   V a[R][2];
   ACCEL_UNROLL for (int m = 0; m < R; ++m) {
     const float* from = out + m * width;
+    if (t.first) __builtin_prefetch(from, 1);
     a[m][0] = t.first ? v_set(0.0f) : v_load(from);
     a[m][1] = t.first ? v_set(0.0f) : v_load(from + kLanes);
   }
-  const float* x = t.x;
+  // Every third row has a pointer; two more are an index away.
+  constexpr int kThirds = (R + 2) / 3;
+  const float* x[kThirds];
+  ACCEL_UNROLL for (int i = 0; i < kThirds; ++i) x[i] = t.x + 3 * i * t.row;
   const float* w = t.w + column;
-  for (u32 k = 0; k < t.depth; ++k, x += R, w += kKnPanel) {
-    const V w0 = v_load(w), w1 = v_load(w + kLanes);
-    ACCEL_UNROLL for (int m = 0; m < R; ++m) {
-      const V xs = v_set(x[m]);
-      a[m][0] = v_fma(xs, w0, a[m][0]);
-      a[m][1] = v_fma(xs, w1, a[m][1]);
+  const char* ahead = t.ahead;
+  for (u32 k0 = 0; k0 < t.depth; k0 += kKnAhead) {
+    for (int i = 0; i < 3; ++i) __builtin_prefetch(ahead + i * t.ahead_row);
+    ahead += 64;
+    const u32 steps = least(kKnAhead, t.depth - k0);
+    for (u32 k = 0; k < steps; ++k, w += kKnPanel) {
+      const V w0 = v_load(w), w1 = v_load(w + kLanes);
+      ACCEL_UNROLL for (int m = 0; m < R; ++m) {
+        const V xs = v_set(x[m / 3][m % 3 * t.row]);
+        a[m][0] = v_fma(xs, w0, a[m][0]);
+        a[m][1] = v_fma(xs, w1, a[m][1]);
+      }
+      ACCEL_UNROLL for (int i = 0; i < kThirds; ++i) x[i] += t.step;
     }
   }
   ACCEL_UNROLL for (int m = 0; m < R; ++m) {
@@ -138,27 +188,68 @@ static void kn_panel(const Product& p, const Weight& weight, u32 n, u32 columns,
     dequant(weight, (u64)(k + i) * p.N + n, columns, panel + i * kKnPanel);
 }
 
-template <class Weight>
-static void kn_rectangle(const Product& p, const Weight& weight, const Rect& r, const float* px,
-                         float* panel) {
-  for (u32 n = r.n0; n < r.n1; n += kKnPanel)
-    for (u32 k = 0; k < p.K; k += kKnDepth) {
+// Rows of x for kn_rectangle: as they are, or as kn_pack_rows leaves them.
+struct KnActivations {
+  const float* x;
+  bool packed;
+};
+// A block of widened slices, [panel][slice]: depth rows from k on of the columns n .. n1.
+struct KnBlock {
+  const float* w;
+  u32 n, n1, k, depth;
+};
+static void kn_block(const Product& p, const KnBlock& b, const KnActivations& x, u32 m0, u32 m1) {
+  const u32 deep = up_to(b.depth, kKnDepth) / kKnDepth;
+  for (u32 m = m0; m < m1;) {
+    const u32 rows = block_rows(m1 - m, kKnRows);
+    for (u32 s = 0; s < deep; ++s) {
+      const u32 k = b.k + s * kKnDepth;
       KnTile t;
-      t.columns = least(kKnPanel, r.n1 - n);
-      t.depth = least(kKnDepth, p.K - k);
+      t.depth = least(kKnDepth, b.k + b.depth - k);
+      t.x = x.x + (u64)m * p.K + (x.packed ? (u64)k * rows : k);
+      t.row = x.packed ? 1 : p.K;
+      t.step = x.packed ? rows : 1;
       t.first = k == 0;
-      t.bias = p.bias && k + t.depth == p.K ? p.bias + n : nullptr;
-      t.w = panel;
       t.width = p.N;
-      kn_panel(p, weight, n, t.columns, k, t.depth, panel);
-      for (u32 m = r.m0; m < r.m1;) {
-        const u32 rows = block_rows(r.m1 - m, kKnRows);
-        t.x = px + (u64)m * p.K + (u64)k * rows;
+      // The next rows of this slice, a quarter of them with each panel.
+      t.ahead_row = x.packed ? kKnAhead * 64 : (u64)p.K * 4;
+      t.ahead = (const char*)(t.x + (u64)rows * p.K);
+      const float* w = b.w + (u64)s * kKnSlice;
+      for (u32 n = b.n; n < b.n1; n += kKnPanel) {
+        t.w = w;
+        t.columns = least(kKnPanel, b.n1 - n);
+        t.bias = p.bias && k + t.depth == p.K ? p.bias + n : nullptr;
         t.out = p.out + (u64)m * p.N + n;
         kn_tile_of(rows, t);
-        m += rows;
+        w += (u64)deep * kKnSlice;
+        t.ahead += 3 * t.ahead_row;
       }
     }
+    m += rows;
+  }
+}
+
+template <class Weight>
+static void kn_rectangle(const Product& p, const Weight& weight, const Rect& r,
+                         const KnActivations& x, float* block) {
+  for (u32 n0 = r.n0; n0 < r.n1; n0 += kKnBlockPanels * kKnPanel)
+    for (u32 k0 = 0; k0 < p.K; k0 += kKnBlockDepth) {
+      const KnBlock b = {block, n0, least(n0 + kKnBlockPanels * kKnPanel, r.n1), k0,
+                         least(kKnBlockDepth, p.K - k0)};
+      // In the order of the addresses: a row may be overwritten past its end.
+      float* slice = block;
+      for (u32 n = b.n; n < b.n1; n += kKnPanel)
+        for (u32 k = k0; k < k0 + b.depth; k += kKnDepth, slice += kKnSlice)
+          kn_panel(p, weight, n, least(kKnPanel, b.n1 - n), k, least(kKnDepth, k0 + b.depth - k),
+                   slice);
+      kn_block(p, b, x, r.m0, r.m1);
+    }
+}
+// px are packed rows.
+template <class Weight>
+static void kn_rectangle(const Product& p, const Weight& weight, const Rect& r, const float* px,
+                         float* block) {
+  kn_rectangle(p, weight, r, KnActivations{px, true}, block);
 }
 
 // One activation row: local holds it widened, then a panel.
@@ -168,35 +259,51 @@ static void kn_stream(const Product& p, const float* x, const Weight& weight, co
   kn_rectangle(p, weight, r, x, panel);
 }
 
-enum { kKnVectors = 8 / kParts, kKnRowsAhead = 8 };  // vectors of sixteen columns
-
-template <int Vectors, class W>
-static u32 kn_stream_columns(const Product& p, const float* x, const W* weight, u32 n, u32 n1) {
-  for (; n + Vectors * 16 <= n1; n += Vectors * 16) {
-    F16x a[Vectors];
-    for (int i = 0; i < Vectors; ++i) a[i] = splat(0.0f);
-    const W* w = weight + n;
-    for (u32 k = 0; k < p.K; ++k, w += p.N) {
-      const char* next = (const char*)w + (u64)kKnRowsAhead * p.N * sizeof(W);
-      for (u32 b = 0; b < Vectors * 16 * sizeof(W); b += 64) __builtin_prefetch(next + b);
-      const F16x xs = splat(x[k]);
-      for (int i = 0; i < Vectors; ++i) a[i] = fma(xs, load(w + i * 16), a[i]);
+// Float weights as stored: some rows of w at once, long pieces of each, while the sums of the piece
+// wait in out. A row is fetched ahead on its own, at the end of the piece the same of the next
+// rows.
+enum { kKnStreamRows = 8, kKnStrip = 4096, kKnRowAhead = 1024 };
+template <int Rows, class W>
+static ACCEL_INLINE void kn_stream_part(const W* w, u64 width, const F16x* x, u32 from, u32 to,
+                                        u64 ahead, bool first, float* out) {
+  constexpr u32 kLine = 64 / sizeof(W);
+  for (u32 c = from; c < to; c += kLine) {
+    ACCEL_UNROLL for (int i = 0; i < Rows; ++i) __builtin_prefetch(w + i * width + c + ahead);
+    for (u32 j = c; j < c + kLine && j < to; j += 16) {
+      F16x a = first ? splat(0.0f) : load(out + j);
+      ACCEL_UNROLL for (int i = 0; i < Rows; ++i) a = fma(x[i], load(w + i * width + j), a);
+      store(out + j, a);
     }
-    for (int i = 0; i < Vectors; ++i)
-      store(p.out + n + i * 16, p.bias ? a[i] + load(p.bias + n + i * 16) : a[i]);
   }
-  return n;
 }
-
-// Float weights as stored, many columns at a time; fewer than sixteen columns left over go through
-// a panel.
+// Rows k .. k + Rows - 1 of w against the columns n .. n + count - 1, count a multiple of 16.
+template <int Rows, class W>
+static ACCEL_INLINE void kn_stream_rows(const Product& p, const float* x, const W* weight, u32 k,
+                                        u32 n, u32 count) {
+  constexpr u32 kAhead = kKnRowAhead / sizeof(W);
+  F16x xs[Rows];
+  ACCEL_UNROLL for (int i = 0; i < Rows; ++i) xs[i] = splat(x[k + (u32)i]);
+  const W* w = weight + (u64)k * p.N + n;
+  const u32 split = count > kAhead ? (count - kAhead) / 32 * 32 : 0;
+  kn_stream_part<Rows>(w, p.N, xs, 0, split, kAhead, k == 0, p.out + n);
+  kn_stream_part<Rows>(w, p.N, xs, split, count, kAhead + (u64)Rows * p.N - count, k == 0,
+                       p.out + n);
+}
+// Fewer than sixteen columns left over go through a panel.
 template <class W>
 static void kn_stream(const Product& p, const float* x, const FloatWeight<W>& weight, const Rect& r,
                       float* panel) {
-  u32 n = kn_stream_columns<kKnVectors>(p, x, weight.w, r.n0, r.n1);
-  n = kn_stream_columns<kKnVectors / 2>(p, x, weight.w, n, r.n1);
-  n = kn_stream_columns<1>(p, x, weight.w, n, r.n1);
-  if (n < r.n1) kn_rectangle(p, weight, {n, r.n1, 0, 1}, x, panel);
+  const u32 end = r.n0 + (r.n1 - r.n0) / 16 * 16;
+  for (u32 n = r.n0; n < end; n += kKnStrip) {
+    const u32 count = least(kKnStrip, end - n);
+    u32 k = 0;
+    for (; k + kKnStreamRows <= p.K; k += kKnStreamRows)
+      kn_stream_rows<kKnStreamRows>(p, x, weight.w, k, n, count);
+    for (; k < p.K; ++k) kn_stream_rows<1>(p, x, weight.w, k, n, count);
+    for (u32 c = n; p.bias && c < n + count; c += 16)
+      store(p.out + c, load(p.out + c) + load(p.bias + c));
+  }
+  if (end < r.n1) kn_rectangle(p, weight, {end, r.n1, 0, 1}, x, panel);
 }
 
 template <class X, class Weight>
@@ -205,7 +312,9 @@ static void kn_run(const Product& p, const KernelArgs* args, const Weight& weigh
   if (r.n0 == r.n1) return;
   float* x = (float*)local;
   float* panel = x + up_to(p.K, 16);
-  if (p.M > 1) return kn_rectangle(p, weight, r, (const float*)args->shared, panel);
+  const bool in_place = kn_in_place<X>();
+  const KnActivations rows = {(const float*)(in_place ? args->buf[0] : args->shared), !in_place};
+  if (p.M > 1) return kn_rectangle(p, weight, r, rows, panel);
   widen((const X*)args->buf[0], p.K, x);
   kn_stream(p, x, weight, r, panel);
 }

@@ -80,34 +80,75 @@ static ACCEL_INLINE float row_sum(const float* x, u32 width) {
   if (c < width) acc = acc + load_n(x + c, (int)(width - c));
   return sum16(acc);
 }
-// out[c] = exp(x[c] - most) and out[c] = x[c] / sum, for the columns of r.
-static ACCEL_INLINE void exp_columns(const float* x, float* out, Range r, F16x most) {
+// out[c] = exp(x[c] - most) for the columns of r; gives their sum, which is the row's where r is
+// the whole row.
+static ACCEL_INLINE float exp_columns(const float* x, float* out, Range r, F16x most) {
+  F16x acc = splat(0.0f);
   u64 c = r.lo;
-  for (; c + 16 <= r.hi; c += 16) store(out + c, math_exp(load(x + c) - most));
+  for (; c + 16 <= r.hi; c += 16) {
+    const F16x e = math_exp(load(x + c) - most);
+    store(out + c, e);
+    acc = acc + e;
+  }
   const int rest = (int)(r.hi - c);
-  if (rest) store_n(out + c, math_exp(load_n(x + c, rest) - most), rest);
+  if (rest > 0) {
+    store_n(out + c, math_exp(load_n(x + c, rest) - most), rest);
+    acc = acc + load_n(out + c, rest);
+  }
+  return sum16(acc);
 }
+
+// Quotients by one divisor. With a fused multiply-add, two corrections of a product with the
+// rounded inverse give the rounded quotient: the first leaves an error below one unit in the last
+// place, so the next remainder is exact and the second rounds as the division does. Remainders stay
+// exact while a quotient is 0 or at least 2^-102; other vectors are divided.
+struct Divisor {
+  F16x by, inverse, least;
+  bool plain;
+};
+static ACCEL_INLINE Divisor divisor(float by) {
+#if ACCEL_ISA_base
+  const bool plain = true;
+#else
+  const bool plain = !(by >= 1.0f && by <= 0x1p60f);
+#endif
+  return {splat(by), splat(1.0f) / splat(by), splat(by * 0x1p-102f), plain};
+}
+static ACCEL_INLINE F16x quotient(F16x a, const Divisor& d) {
+  if (d.plain || any((a < d.least) & !(a == splat(0.0f)))) return a / d.by;
+  const F16x first = a * d.inverse, minus = splat(-0.0f) - d.by;
+  const F16x second = fma(fma(minus, first, a), d.inverse, first);
+  return fma(fma(minus, second, a), d.inverse, second);
+}
+
 // out[c] = e[c] / sum, or (x[c] - most) - log(sum) of log_softmax, for the columns of r.
 template <bool log>
 static ACCEL_INLINE void finish_columns(const float* x, const float* e, float* out, Range r,
-                                        F16x most, F16x sum) {
-  const F16x last = log ? math_log(sum) : sum;
+                                        F16x most, float sum) {
+  const F16x last = log ? math_log(splat(sum)) : splat(0.0f);
+  const Divisor d = divisor(sum);
   u64 c = r.lo;
   for (; c + 16 <= r.hi; c += 16)
-    store(out + c, log ? (load(x + c) - most) - last : load(e + c) / last);
+    store(out + c, log ? (load(x + c) - most) - last : quotient(load(e + c), d));
   const int n = (int)(r.hi - c);
-  if (n) store_n(out + c, log ? (load_n(x + c, n) - most) - last : load_n(e + c, n) / last, n);
+  if (n > 0)
+    store_n(out + c, log ? (load_n(x + c, n) - most) - last : quotient(load_n(e + c, n), d), n);
 }
 
 // Many rows: whole rows in phase one, nothing in phase two. Up to kCutRows rows are cut into pieces
 // of columns, so that one long row feeds several threads: phase one writes the exponentials to
 // scratch, each piece finding the row's maximum itself, and phase two finishes, each piece summing
-// the row itself.
+// the row itself, unless one piece of phase one was the whole row and has left the sum.
 enum { kCutRows = 4 };
+struct RowSum {
+  float sum;
+  u32 known;
+};
 static u32 softmax_chunks(const void* params, u32 threads) {
   const RowsParams& p = *(const RowsParams*)params;
   const u64 n = chunks_of((u64)p.rows * p.width, kGrain / 2, threads);
-  return (u32)(p.rows > kCutRows ? at_most(n, p.rows) : n);
+  // A piece reads its rows once more: no more pieces than threads.
+  return (u32)at_most(n, p.rows > kCutRows ? p.rows : threads);
 }
 static u32 softmax_finish_chunks(const void* params, u32 threads) {
   const RowsParams& p = *(const RowsParams*)params;
@@ -115,7 +156,11 @@ static u32 softmax_finish_chunks(const void* params, u32 threads) {
 }
 static u64 softmax_shared(const void* params) {
   const RowsParams& p = *(const RowsParams*)params;
-  return p.rows > kCutRows ? 0 : 4 * p.rows * round_up(p.width, 16);
+  return p.rows > kCutRows ? 0 : 4 * p.rows * round_up(p.width, 16) + kCutRows * sizeof(RowSum);
+}
+// The sums stand behind the exponentials.
+static ACCEL_INLINE RowSum* row_sums(const KernelArgs* a, const RowsParams& p) {
+  return (RowSum*)((float*)a->shared + p.rows * round_up(p.width, 16));
 }
 // Columns of row `row` in r, a range of the rows padded to whole vectors.
 static ACCEL_INLINE Range columns_in(Range r, u64 row, u64 padded, u32 width) {
@@ -133,8 +178,8 @@ static void softmax_run(const KernelArgs* a, u32 chunk, u32 n_chunks, void*) {
       const float* from = x + row * p.width;
       float* to = out + row * p.width;
       const F16x most = splat(row_maximum(from, p.width));
-      exp_columns(from, to, {0, p.width}, most);
-      finish_columns<log>(from, to, to, {0, p.width}, most, splat(row_sum(to, p.width)));
+      const float sum = exp_columns(from, to, {0, p.width}, most);
+      finish_columns<log>(from, to, to, {0, p.width}, most, sum);
     }
     return;
   }
@@ -142,8 +187,10 @@ static void softmax_run(const KernelArgs* a, u32 chunk, u32 n_chunks, void*) {
   const Range r = range_of(p.rows * padded, 16, chunk, n_chunks);
   for (u64 row = r.lo / padded; row * padded < r.hi; ++row) {
     const float* from = x + row * p.width;
-    exp_columns(from, (float*)a->shared + row * padded, columns_in(r, row, padded, p.width),
-                splat(row_maximum(from, p.width)));
+    const Range columns = columns_in(r, row, padded, p.width);
+    const float sum = exp_columns(from, (float*)a->shared + row * padded, columns,
+                                  splat(row_maximum(from, p.width)));
+    if (columns.lo == 0) row_sums(a, p)[row] = {sum, columns.hi == p.width};
   }
 }
 template <bool log>
@@ -156,8 +203,10 @@ static void softmax_finish_run(const KernelArgs* a, u32 chunk, u32 n_chunks, voi
     const float* x = (const float*)a->buf[0] + row * p.width;
     const float* e = (const float*)a->shared + row * padded;
     const F16x most = splat(log ? row_maximum(x, p.width) : 0.0f);
+    const RowSum known = row_sums(a, p)[row];
     finish_columns<log>(x, e, (float*)a->buf[1] + row * p.width,
-                        columns_in(r, row, padded, p.width), most, splat(row_sum(e, p.width)));
+                        columns_in(r, row, padded, p.width), most,
+                        known.known ? known.sum : row_sum(e, p.width));
   }
 }
 

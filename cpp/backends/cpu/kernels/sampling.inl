@@ -21,38 +21,64 @@ static u32 sample_chunks(const void* params, u32 threads) {
   const RowsParams& p = *(const RowsParams*)params;
   return chunks_of((u64)p.rows * p.width, kGrain, threads);
 }
-static ACCEL_INLINE BlockTotal block_total(const float* w, u64 n) {
-  BlockTotal t = {0.0f, 0};
-  for (u64 i = 0; i < n; ++i) {
-    t.total = t.total + w[i];
-    t.negative |= w[i] < 0.0f;
+// The weights of a block that are no zero, one bit each, and whether one is below zero. A chain
+// that starts at +0 is not changed by a zero of either sign, so it may pass them over.
+struct BlockLive {
+  u32 words[kSampleBlock / 16];
+  u32 count, negative;
+};
+static ACCEL_INLINE BlockLive block_live(const float* w, u64 n) {
+  BlockLive live = {};
+  const F16x zero = splat(0.0f);
+  M16x negative = lanes_below(0);
+  for (u64 i = 0; i < n; i += 16) {
+    const F16x v = n - i >= 16 ? load(w + i) : load_n(w + i, (int)(n - i));
+    live.words[i / 16] = mask_bits(!(v == zero));
+    live.count += (u32)__builtin_popcount(live.words[i / 16]);
+    negative = negative | (v < zero);
   }
-  return t;
+  live.negative = any(negative);
+  return live;
 }
-// Four whole blocks side by side: a chain waits for its last sum, four do not.
-static ACCEL_INLINE void four_totals(const float* w, BlockTotal* t) {
-  float s[4] = {};
-  u32 negative[4] = {};
-  for (int i = 0; i < kSampleBlock; ++i) ACCEL_UNROLL for (int b = 0; b < 4; ++b) {
-      const float x = w[b * kSampleBlock + i];
-      s[b] = s[b] + x;
-      negative[b] |= x < 0.0f;
-    }
-  for (int b = 0; b < 4; ++b) t[b] = {s[b], negative[b]};
+static ACCEL_INLINE float live_total(const float* w, const BlockLive& live) {
+  float total = 0.0f;
+  if (live.count == 0) return total;
+  for (u32 v = 0; v < kSampleBlock / 16; ++v)
+    for (u32 m = live.words[v]; m; m &= m - 1) total = total + w[16 * v + (u32)__builtin_ctz(m)];
+  return total;
+}
+// Whole blocks side by side: a chain waits for its last sum, eight do not.
+enum { kBlocksTogether = 8, kFewLive = 32 };
+static ACCEL_INLINE void dense_totals(const float* w, BlockTotal* t) {
+  float s[kBlocksTogether] = {};
+  for (int i = 0; i < kSampleBlock; ++i)
+    ACCEL_UNROLL for (int b = 0; b < kBlocksTogether; ++b) s[b] = s[b] + w[b * kSampleBlock + i];
+  for (int b = 0; b < kBlocksTogether; ++b) t[b].total = s[b];
+}
+static ACCEL_INLINE void block_totals(const float* w, BlockTotal* t) {
+  bool dense = false;
+  for (int b = 0; b < kBlocksTogether; ++b) {
+    const float* block = w + b * kSampleBlock;
+    const BlockLive live = block_live(block, kSampleBlock);
+    dense |= live.count > kFewLive;
+    t[b] = {dense ? 0.0f : live_total(block, live), live.negative};
+  }
+  if (dense) dense_totals(w, t);
 }
 static void sample_totals(const KernelArgs* a, u32 chunk, u32 n_chunks, void*) {
   const RowsParams& p = *(const RowsParams*)a->params;
   const u64 blocks = sample_blocks(p), whole = p.width / kSampleBlock;
   BlockTotal* totals = (BlockTotal*)a->shared;
-  const Range r = range_of(p.rows * blocks, 4, chunk, n_chunks);
+  const Range r = range_of(p.rows * blocks, kBlocksTogether, chunk, n_chunks);
   for (u64 i = r.lo; i < r.hi;) {
     const u64 block = i % blocks;
     const float* w = (const float*)a->buf[0] + i / blocks * p.width + block * kSampleBlock;
-    if (block + 4 <= whole && i + 4 <= r.hi) {
-      four_totals(w, totals + i);
-      i += 4;
+    if (block + kBlocksTogether <= whole && i + kBlocksTogether <= r.hi) {
+      block_totals(w, totals + i);
+      i += kBlocksTogether;
     } else {
-      totals[i++] = block_total(w, at_most(kSampleBlock, p.width - block * kSampleBlock));
+      const BlockLive live = block_live(w, at_most(kSampleBlock, p.width - block * kSampleBlock));
+      totals[i++] = {live_total(w, live), live.negative};
     }
   }
 }

@@ -5,7 +5,8 @@
 
 // A row is cut into pieces of fixed length, so that one long row feeds several threads; the second
 // phase joins the pieces in ascending order.
-enum { kArgmaxPiece = 8192 };
+// Comparing is so fast that a second thread is worth waking only for a long row.
+enum { kArgmaxPiece = 8192, kArgmaxGrain = 65536 };
 struct Best {
   float value;
   u32 index;
@@ -20,38 +21,46 @@ static u64 argmax_shared(const void* params) {
 static u32 argmax_chunks(const void* params, u32 threads) {
   const RowsParams& p = *(const RowsParams*)params;
   const u64 pieces = p.rows * argmax_pieces(p);
-  return (u32)at_most(chunks_of((u64)p.rows * p.width, kGrain, threads), pieces);
+  return (u32)at_most(chunks_of((u64)p.rows * p.width, kArgmaxGrain, threads), pieces);
 }
 
 // Strictly greater replaces, from -3.4e38 at index 0: the lowest index among equals, never NaN.
+// Vectors take turns in four pairs of value and vector number, since each pair waits for its last
+// comparison; the pairs then meet in the order (value descending, index ascending).
+enum { kArgmaxPairs = 4 };
 static ACCEL_INLINE Best best_of(const float* x, u32 from, u32 to) {
-  F16x value = splat(-3.4e38f);
-  I16x index = isplat(0);
-  int lane[16];
-  for (int i = 0; i < 16; ++i) lane[i] = (int)from + i;
-  I16x at = iload(lane);
-  u32 c = from;
-  for (; c + 16 <= to; c += 16) {
-    const F16x v = load(x + c);
-    const M16x more = value < v;
-    value = select(more, v, value);
-    index = select(more, at, index);
-    at = at + isplat(16);
+  F16x value[kArgmaxPairs];
+  I16x number[kArgmaxPairs];
+  for (int i = 0; i < kArgmaxPairs; ++i) value[i] = splat(-3.4e38f), number[i] = isplat(-1);
+  const u32 vectors = (to - from) / 16, tail = (to - from) % 16;
+  u32 v = 0;
+  for (; v + kArgmaxPairs <= vectors; v += kArgmaxPairs)
+    ACCEL_UNROLL for (int i = 0; i < kArgmaxPairs; ++i) {
+      const F16x next = load(x + from + 16 * (v + (u32)i));
+      const M16x more = value[i] < next;
+      value[i] = select(more, next, value[i]);
+      number[i] = select(more, isplat((int)v), number[i]);
+    }
+  for (int i = 0; v < vectors + (tail != 0); ++v, i = (i + 1) % kArgmaxPairs) {
+    const int n = v < vectors ? 16 : (int)tail;
+    const F16x next = load_n(x + from + 16 * v, n);
+    const M16x more = (value[i] < next) & lanes_below(n);
+    value[i] = select(more, next, value[i]);
+    number[i] = select(more, isplat((int)(v - (u32)i)), number[i]);
   }
-  if (c < to) {
-    const F16x v = load_n(x + c, (int)(to - c));
-    const M16x more = (value < v) & lanes_below((int)(to - c));
-    value = select(more, v, value);
-    index = select(more, at, index);
+  Best best = {-3.4e38f, 0};
+  for (int i = 0; i < kArgmaxPairs; ++i) {
+    float values[16];
+    int numbers[16];
+    store(values, value[i]);
+    istore(numbers, number[i]);
+    for (int lane = 0; lane < 16; ++lane) {
+      if (numbers[lane] < 0) continue;
+      const u32 index = from + 16 * (u32)(numbers[lane] + i) + (u32)lane;
+      if (values[lane] > best.value || (values[lane] == best.value && index < best.index))
+        best = {values[lane], index};
+    }
   }
-  float values[16];
-  int indices[16];
-  store(values, value);
-  istore(indices, index);
-  Best best = {values[0], (u32)indices[0]};
-  for (int i = 1; i < 16; ++i)
-    if (values[i] > best.value || (values[i] == best.value && (u32)indices[i] < best.index))
-      best = {values[i], (u32)indices[i]};
   return best;
 }
 static void argmax_run(const KernelArgs* a, u32 chunk, u32 n_chunks, void*) {
@@ -100,12 +109,14 @@ static ACCEL_INLINE u32 keys_within(const float* x, int n, u32 lo, u32 hi) {
 enum {
   kDigits = 4096,  // 12 bits of the key at a time: 31..20, 19..8, then the last 8
   kBatch = 4096,   // entries sorted at once
+  kGroups = 128,   // of entries with equal index mod 128
 };
 struct SelectScratch {
   u32 counts[3][kDigits];
   u32 more[kDigits];    // a second set of counters: neighbours often share a digit
   u64 entries[kBatch];  // key, then the complement of the index: descending order is the order
   u64 spare[kBatch];
+  float groups[kGroups];
 };
 static u64 select_local(const void*) {
   return sizeof(SelectScratch);
@@ -139,7 +150,7 @@ static inline bool take(Walk& w, u32 index) {
 
 // Descending, by digits of 8 bits from the low end; insertion where the batch is short.
 static void sort_entries(SelectScratch& s, u32 n) {
-  if (n <= 32) {
+  if (n <= 64) {
     for (u32 i = 1; i < n; ++i) {
       const u64 entry = s.entries[i];
       u32 j = i;
@@ -238,6 +249,129 @@ static bool walk_digits(SelectScratch& s, Walk& w, int level, u32 prefix) {
   return true;
 }
 
+// ---------------------------------------------------------------- short lists
+// Most rows keep few entries. The k-th largest of the 128 group maxima is a bound that k entries at
+// least reach; where they are a batch at most, sorting them takes the place of the walk.
+
+// The maxima of the groups, NaN passed over, and the lane sum of CONTRACT 23.3: 128 lanes, then
+// lane i takes lane i + s for s = 64, 32, ..., 1.
+template <bool sum>
+static ACCEL_INLINE float group_pass(const float* x, u32 width, float* groups) {
+  F16x most[8], acc[8];
+  for (int i = 0; i < 8; ++i) most[i] = splat(-__builtin_inff()), acc[i] = splat(0.0f);
+  u32 c = 0;
+  for (; c + kGroups <= width; c += kGroups) ACCEL_UNROLL for (int i = 0; i < 8; ++i) {
+      const F16x v = load(x + c + 16 * i);
+      most[i] = max(v, most[i]);
+      if (sum) acc[i] = acc[i] + v;
+    }
+  for (int i = 0; c < width; ++i, c += 16) {
+    const int n = (int)at_most(16, width - c);
+    const F16x v = load_n(x + c, n);
+    most[i] = select(lanes_below(n), max(v, most[i]), most[i]);
+    acc[i] = acc[i] + v;
+  }
+  for (int i = 0; i < 8; ++i) store(groups + 16 * i, most[i]);
+  for (int s = 4; s >= 1; s /= 2)
+    for (int i = 0; i < s; ++i) acc[i] = acc[i] + acc[i + s];
+  return sum ? sum16(acc[0]) : 0.0f;
+}
+// The k-th largest group maximum, 1 <= k <= kGroups: its key is found bit by bit.
+static float group_bound(const float* groups, u32 k) {
+  const I16x top = isplat((int)0x80000000u);
+  I16x keys[8];
+  for (int i = 0; i < 8; ++i) keys[i] = keys_of(load(groups + 16 * i)) ^ top;
+  u32 found = 0;
+  for (u32 bit = 1u << 31; bit; bit >>= 1) {
+    const I16x least = isplat((int)(found | bit)) ^ top;
+    u32 below = 0;
+    for (int i = 0; i < 8; ++i) below += (u32)__builtin_popcount(mask_bits(keys[i] < least));
+    if (kGroups - below >= k) found |= bit;
+  }
+  return __builtin_bit_cast(float, found >> 31 ? found & 0x7fffffffu : ~found);
+}
+
+// Collects and sorts the entries from `bound` on; false where they are more than a batch.
+static bool short_list(SelectScratch& s, const float* x, u32 width, float bound, u32* count) {
+  const F16x least = splat(bound);
+  u32 n = 0;
+  const auto collect = [&](u32 i, u32 reached) {
+    for (; reached; reached &= reached - 1) {
+      const u32 index = i + (u32)__builtin_ctz(reached);
+      s.entries[n++] = (u64)key_of(x[index]) << 32 | (u32)~index;
+    }
+  };
+  u32 i = 0;
+  for (; i + 64 <= width; i += 64) {
+    M16x m[4];
+    ACCEL_UNROLL for (int j = 0; j < 4; ++j) m[j] = least <= load(x + i + 16 * j);
+    if (!any((m[0] | m[1]) | (m[2] | m[3]))) continue;
+    if (n + 64 > kBatch) return false;
+    for (u32 j = 0; j < 4; ++j) collect(i + 16 * j, mask_bits(m[j]));
+  }
+  for (; i < width; i += 16) {
+    const int rest = (int)at_most(16, width - i);
+    if (n + 16 > kBatch) return false;
+    collect(i, mask_bits((least <= load_n(x + i, rest)) & lanes_below(rest)));
+  }
+  sort_entries(s, n);
+  *count = n;
+  return true;
+}
+// Nothing but +0 below `bound`: such entries may be taken or not, the result is the same.
+static bool zero_below(const float* x, u32 width, float bound) {
+  const F16x least = splat(bound);
+  I16x seen = isplat(0);
+  for (u32 i = 0; i < width; i += 16) {
+    const F16x v = load_n(x + i, (int)at_most(16, width - i));
+    seen = seen | select(least <= v, isplat(0), bits(v));
+  }
+  return !any(!(seen == isplat(0)));
+}
+// Takes from the sorted list; true where that ends the walk: the list is all there is to take.
+static bool take_list(const SelectScratch& s, Walk& w, u32 n) {
+  for (u32 i = 0; i < n; ++i)
+    if (!take(w, ~(u32)s.entries[i])) return true;
+  return w.taken == w.limit || (w.by_sum && !(w.sum < w.target));
+}
+
+enum { kShortRow = 1024, kFirstNucleus = 40 };
+// Tries the walk on short lists; s.groups holds the group maxima. false leaves w as it was.
+static bool take_short(SelectScratch& s, Walk& w) {
+  const Walk start = w;
+  u32 n = 0;
+  if (!w.by_sum) {
+    if (w.limit > kGroups) return false;
+    const float bound = group_bound(s.groups, (u32)w.limit);
+    if (short_list(s, w.x, w.width, bound, &n) && take_list(s, w, n)) return true;
+    w = start;
+    return false;
+  }
+  // A nucleus has no count. Two bounds, of some fifty and some seven hundred entries of a row
+  // without an order; no entry of +0 is wanted.
+  static const u32 ranks[2] = {kFirstNucleus, kGroups};
+  for (int i = 0; i < 2; ++i) {
+    const float reached = group_bound(s.groups, ranks[i]);
+    const float bound = reached > 0x1p-149f ? reached : 0x1p-149f;
+    w = start;
+    if (!short_list(s, w.x, w.width, bound, &n)) break;
+    if (take_list(s, w, n)) return true;
+    if (bound == 0x1p-149f) {
+      if (zero_below(w.x, w.width, bound)) return true;
+      break;
+    }
+  }
+  w = start;
+  return false;
+}
+// What take_short took, +0 elsewhere. out may be x.
+static void write_short(SelectScratch& s, const Walk& w, float* out) {
+  for (u64 i = 0; i < w.taken; ++i) s.spare[i] = __builtin_bit_cast(u32, w.x[~(u32)s.entries[i]]);
+  __builtin_memset(out, 0, (u64)w.width * sizeof(float));
+  for (u64 i = 0; i < w.taken; ++i)
+    out[~(u32)s.entries[i]] = __builtin_bit_cast(float, (u32)s.spare[i]);
+}
+
 // Keeps the entries up to the one taken last, writes +0 over the others.
 static void write_mask(const Walk& w, float* out) {
   if (w.taken == 0) {
@@ -260,18 +394,20 @@ static void write_mask(const Walk& w, float* out) {
   }
 }
 
-// The lane sum of CONTRACT 23.3: 128 lanes, then lane i takes lane i + s for s = 64, 32, ..., 1.
-static float lane_sum(const float* x, u32 width) {
-  F16x acc[8];
-  for (int i = 0; i < 8; ++i) acc[i] = splat(0.0f);
-  u32 c = 0;
-  for (; c + 128 <= width; c += 128)
-    for (int i = 0; i < 8; ++i) acc[i] = acc[i] + load(x + c + 16 * i);
-  for (int i = 0; c < width; ++i, c += 16)
-    acc[i] = acc[i] + load_n(x + c, (int)at_most(16, width - c));
-  for (int s = 4; s >= 1; s /= 2)
-    for (int i = 0; i < s; ++i) acc[i] = acc[i] + acc[i + s];
-  return sum16(acc[0]);
+// One row: by_sum takes a share of the row's total, else w.limit entries.
+template <bool by_sum>
+static void mask_row(SelectScratch& s, Walk& w, float share, float* out) {
+  const bool wide = w.width >= kShortRow;
+  if (by_sum) {
+    w.by_sum = true;
+    w.target = share * group_pass<true>(w.x, w.width, s.groups);
+    if (!(0.0f < w.target)) return write_mask(w, out);
+  } else if (wide) {
+    group_pass<false>(w.x, w.width, s.groups);
+  }
+  if (wide && take_short(s, w)) return write_short(s, w, out);
+  walk_digits(s, w, 0, 0);
+  write_mask(w, out);
 }
 
 static u32 mask_chunks(const void* params, u32 threads) {
@@ -286,15 +422,12 @@ static void mask_run(const KernelArgs* a, u32 chunk, u32 n_chunks, void* local) 
     Walk w = {};
     w.x = (const float*)a->buf[0] + row * p.width;
     w.width = p.width;
-    w.by_sum = by_sum;
-    if (by_sum) w.target = p.p * lane_sum(w.x, p.width);
     w.limit = !by_sum ? p.k : p.exact ? p.width : 128;
-    if (!by_sum || 0.0f < w.target) walk_digits(*(SelectScratch*)local, w, 0, 0);
-    write_mask(w, (float*)a->buf[1] + row * p.width);
+    mask_row<by_sum>(*(SelectScratch*)local, w, p.p, (float*)a->buf[1] + row * p.width);
   }
 }
 
-enum { kShortRow = 256 };
+enum { kSortedRow = 256 };
 static void top_k_run(const KernelArgs* a, u32 chunk, u32 n_chunks, void* local) {
   const RowsParams& p = *(const RowsParams*)a->params;
   const Range r = range_of(p.rows, 1, chunk, n_chunks);
@@ -307,8 +440,12 @@ static void top_k_run(const KernelArgs* a, u32 chunk, u32 n_chunks, void* local)
     w.indices = (u32*)a->buf[2] + row * p.k;
     SelectScratch& s = *(SelectScratch*)local;
     // Counting digits costs more than a short row does: it is sorted at once.
-    if (p.width <= kShortRow) take_batch(s, w, 0, 0xffffffffu);
-    else walk_digits(s, w, 0, 0);
+    if (p.width <= kSortedRow) {
+      take_batch(s, w, 0, 0xffffffffu);
+      continue;
+    }
+    group_pass<false>(w.x, w.width, s.groups);
+    if (!take_short(s, w)) walk_digits(s, w, 0, 0);
   }
 }
 
@@ -326,7 +463,6 @@ static void row_mask_run(const KernelArgs* a, u32 chunk, u32 n_chunks, void* loc
     Walk w = {};
     w.x = (const float*)a->buf[0] + row * p.vocab;
     w.width = w.limit = p.vocab;
-    w.by_sum = by_sum;
     float* out = (float*)a->buf[2] + row * p.vocab;
     const u32 k = ((const u32*)a->buf[1])[row];
     const float share = __builtin_bit_cast(float, k);
@@ -334,9 +470,7 @@ static void row_mask_run(const KernelArgs* a, u32 chunk, u32 n_chunks, void* loc
       __builtin_memcpy(out, w.x, 4 * (u64)p.vocab);
       continue;
     }
-    if (by_sum) w.target = share * lane_sum(w.x, p.vocab);
-    else w.limit = k;
-    if (!by_sum || 0.0f < w.target) walk_digits(*(SelectScratch*)local, w, 0, 0);
-    write_mask(w, out);
+    if (!by_sum) w.limit = k;
+    mask_row<by_sum>(*(SelectScratch*)local, w, share, out);
   }
 }

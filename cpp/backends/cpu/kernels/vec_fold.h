@@ -13,15 +13,16 @@ static ACCEL_INLINE V4 fold_max(F16x a) {
   const __m256 s = _mm256_max_ps(_mm512_castps512_ps256(a.p[0]), _mm512_extractf32x8_ps(a.p[0], 1));
   return (V4)_mm_max_ps(_mm256_castps256_ps128(s), _mm256_extractf128_ps(s, 1));
 }
-// Each step adds the lower and the upper halves of two vectors' groups into one vector.
+// Each step adds the lower and the upper halves of two vectors' groups into one vector. Where a
+// blend gives one of the two operands it does: only one port shuffles.
 static ACCEL_INLINE V add_halves(V a, V b) {
-  return _mm512_shuffle_f32x4(a, b, 0x44) + _mm512_shuffle_f32x4(a, b, 0xee);
+  return _mm512_mask_blend_ps(0xff00, a, b) + _mm512_shuffle_f32x4(a, b, 0x4e);
 }
 static ACCEL_INLINE V add_quarters(V a, V b) {
   return _mm512_shuffle_f32x4(a, b, 0x88) + _mm512_shuffle_f32x4(a, b, 0xdd);
 }
 static ACCEL_INLINE V add_pairs(V a, V b) {
-  return _mm512_shuffle_ps(a, b, 0x44) + _mm512_shuffle_ps(a, b, 0xee);
+  return _mm512_mask_blend_ps(0xcccc, a, b) + _mm512_shuffle_ps(a, b, 0x4e);
 }
 static ACCEL_INLINE V add_neighbours(V a, V b) {
   return _mm512_shuffle_ps(a, b, 0x88) + _mm512_shuffle_ps(a, b, 0xdd);
