@@ -266,11 +266,15 @@ TEST(test_prefill_has_the_bits_of_its_order) {
   check_problem(make(3, 2, 1, 72, 64, 64, 0xfffffffeu, true));  // base + s may not wrap
 }
 
-// Exponentials down to nothing and below, and their alpha.
+// Exponentials down to nothing and below, and their alpha. With one value that is not zero, a
+// vanishing weight is all that is left of a row.
 TEST(test_steep_scores_have_the_bits_of_their_order) {
   for (float scale : {4.0f, 12.0f, 100.0f}) {
     Problem t = make(60, 6, 2, 32, 300, 300, 240, true);
     t.scale = scale;
+    check_problem(t);
+    for (size_t i = 0; i < t.v.size(); ++i)
+      if (i / (2 * 32) != 37) t.v[i] = 0;
     check_problem(t);
     t = make(1, 6, 2, 32, 300, 290, 0, false);
     t.scale = scale;
