@@ -146,6 +146,7 @@ class PlanMaker {
     c.operands = std::move(operands);
     c.params = {params.n, params.chunks};
     c.scalars = std::move(scalars);
+    c.dispatch = int(p.commands.size());
     p.commands.push_back(std::move(c));
   }
   PlanData p;
