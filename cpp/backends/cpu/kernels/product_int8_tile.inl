@@ -1,0 +1,281 @@
+// Many rows rounded to int8: the codes of sixteen columns by a slice of K are unpacked to bytes
+// once, as [word][column], and meet every row of the chunk. A register holds one word of each
+// column, and one broadcast word of activations meets them all; a block ends with its integer sums
+// standing in the lanes of their columns.
+
+enum {
+#if ACCEL_ISA_avx512
+  kInt8Rows = 6,  // 12 sums, 12 results, 2 weights, 1 activation
+  kInt8Panels = 2,
+#elif ACCEL_ISA_avx2
+  kInt8Rows = 5,  // 5 sums, 5 results, 1 weight, half of the columns
+  kInt8Panels = 1,
+#else
+  kInt8Rows = 4,
+  kInt8Panels = 1,
+#endif
+  kInt8Depth = 768,  // of K in one panel, a multiple of every group: two panels and a row block
+                     // share L1
+  kInt8PanelBytes = kInt8Depth * 16,
+  kInt8PlaneFloats = 16 * (kInt8Depth / 32),
+  kInt8TileBytes = kInt8Panels * (kInt8PanelBytes + 2 * kInt8PlaneFloats * 4),
+};
+
+// ---------------------------------------------------------------- panels
+
+#if ACCEL_ISA_avx512
+// Sixteen words of sixteen rows, transposed.
+static ACCEL_INLINE void int8_transpose(const char* rows, u64 row_bytes, VI* a) {
+  VI b[16];
+  for (int i = 0; i < 16; ++i) a[i] = _mm512_loadu_si512(rows + (u64)i * row_bytes);
+  for (int i = 0; i < 16; i += 2) {
+    b[i] = _mm512_unpacklo_epi32(a[i], a[i + 1]);
+    b[i + 1] = _mm512_unpackhi_epi32(a[i], a[i + 1]);
+  }
+  for (int i = 0; i < 16; i += 4)
+    for (int j = 0; j < 2; ++j) {
+      a[i + 2 * j] = _mm512_unpacklo_epi64(b[i + j], b[i + j + 2]);
+      a[i + 2 * j + 1] = _mm512_unpackhi_epi64(b[i + j], b[i + j + 2]);
+    }
+  for (int j = 0; j < 4; ++j) {
+    const VI low = _mm512_shuffle_i32x4(a[j], a[j + 4], 0x88);
+    const VI high = _mm512_shuffle_i32x4(a[j], a[j + 4], 0xdd);
+    const VI low2 = _mm512_shuffle_i32x4(a[j + 8], a[j + 12], 0x88);
+    const VI high2 = _mm512_shuffle_i32x4(a[j + 8], a[j + 12], 0xdd);
+    b[j] = _mm512_shuffle_i32x4(low, low2, 0x88);
+    b[j + 8] = _mm512_shuffle_i32x4(low, low2, 0xdd);
+    b[j + 4] = _mm512_shuffle_i32x4(high, high2, 0x88);
+    b[j + 12] = _mm512_shuffle_i32x4(high, high2, 0xdd);
+  }
+  for (int i = 0; i < 16; ++i) a[i] = b[i];
+}
+#endif
+
+// One word of sixteen columns: the even codes of an int4 word, then the odd ones; int8 as it is
+// plus kInt8Bias.
+template <bool Int4>
+static ACCEL_INLINE void int8_put_words(char* to, I16x words) {
+  int* at = (int*)to;
+  if (Int4) {
+    istore(at, words & isplat(0x0f0f0f0f));
+    istore(at + 16, shr<4>(words) & isplat(0x0f0f0f0f));
+  } else {
+    istore(at, kInt8Bias != 0 ? words ^ isplat((int)0x80808080u) : words);
+  }
+}
+// `words` words of the rows of up to sixteen columns; columns that do not exist are zero codes.
+template <bool Int4>
+static void int8_panel(const char* rows, u64 row_bytes, u32 columns, u32 words, char* to) {
+  const u32 bytes = Int4 ? 128 : 64;  // of one word of all columns, unpacked
+  u32 i = 0;
+#if ACCEL_ISA_avx512
+  if (columns == 16)
+    for (; i + 16 <= words; i += 16) {
+      VI v[16];
+      int8_transpose(rows + 4 * (u64)i, row_bytes, v);
+      for (u32 j = 0; j < 16; ++j) int8_put_words<Int4>(to + (u64)(i + j) * bytes, {{v[j]}});
+    }
+#endif
+  for (; i < words; ++i) {
+    int word[16] = {};
+    for (u32 c = 0; c < columns; ++c)
+      __builtin_memcpy(word + c, rows + c * row_bytes + 4 * (u64)i, 4);
+    int8_put_words<Int4>(to + (u64)i * bytes, iload(word));
+  }
+}
+
+// ---------------------------------------------------------------- a run of 32 codes
+
+// sums[r][c] takes the products of eight words of vector c of the columns, `apart` bytes from one
+// vector to the next, with the 32 activations of row r. Weights of int8 are bytes plus kInt8Bias,
+// or, where there is no bias, signed.
+#if ACCEL_ISA_avx512
+template <int R, int C, bool Int4>
+static ACCEL_INLINE void int8_run(VI (&sums)[R][C], const char* w, u64 apart, const signed char* q,
+                                  u64 stride) {
+  ACCEL_UNROLL for (int i = 0; i < 8; ++i) {
+    VI bytes[C];
+    ACCEL_UNROLL for (int c = 0; c < C; ++c) bytes[c] = _mm512_loadu_si512(w + i * 64 + c * apart);
+    ACCEL_UNROLL for (int r = 0; r < R; ++r) {
+      int x;
+      __builtin_memcpy(&x, q + r * stride + 4 * i, 4);
+      ACCEL_UNROLL for (int c = 0; c < C; ++c) {
+        sums[r][c] = _mm512_dpbusd_epi32(sums[r][c], bytes[c], v_iset(x));
+      }
+    }
+  }
+}
+#elif ACCEL_ISA_avx2
+// Two products of codes fit in 16 bits, and of int4 so do the sixteen that a lane meets in a run:
+// 16 * 15 * 127. Two of int8 are at most 2 * 128 * 127.
+template <int R, int C, bool Int4>
+static ACCEL_INLINE void int8_run(VI (&sums)[R][C], const char* w, u64, const signed char* q,
+                                  u64 stride) {
+  const VI ones = _mm256_set1_epi16(1);
+  VI pairs[R];
+  ACCEL_UNROLL for (int r = 0; r < R; ++r) pairs[r] = v_iset(0);
+  ACCEL_UNROLL for (int i = 0; i < 8; ++i) {
+    const VI bytes = v_iload((const int*)(w + i * 64));
+    const VI size = Int4 ? bytes : _mm256_abs_epi8(bytes);
+    ACCEL_UNROLL for (int r = 0; r < R; ++r) {
+      int x;
+      __builtin_memcpy(&x, q + r * stride + 4 * i, 4);
+      const VI xs = Int4 ? v_iset(x) : _mm256_sign_epi8(v_iset(x), bytes);
+      const VI two = _mm256_maddubs_epi16(size, xs);
+      if (Int4) pairs[r] = _mm256_add_epi16(pairs[r], two);
+      else sums[r][0] = v_iadd(sums[r][0], _mm256_madd_epi16(two, ones));
+    }
+  }
+  if (Int4)
+    ACCEL_UNROLL for (int r = 0; r < R; ++r) sums[r][0] =
+        v_iadd(sums[r][0], _mm256_madd_epi16(pairs[r], ones));
+}
+#else
+template <int R, int C, bool Int4>
+static ACCEL_INLINE void int8_run(VI (&sums)[R][C], const char* w, u64, const signed char* q,
+                                  u64 stride) {
+  for (int i = 0; i < 8; ++i) {
+    const VI bytes = v_iload((const int*)(w + i * 64));
+    for (int j = 0; j < 4; ++j) {
+      const VI byte = (VI)((VU)bytes << (24 - 8 * j));
+      const VI wide = Int4 ? (VI)((VU)byte >> 24) : byte >> 24;
+      for (int r = 0; r < R; ++r)
+        sums[r][0] = v_iadd(sums[r][0], wide * v_iset(q[r * stride + 4 * i + j]));
+    }
+  }
+}
+#endif
+
+// ---------------------------------------------------------------- rows by columns
+
+// A slice of K: panels of sixteen columns, and the rows from one on.
+struct Int8Slice {
+  char* bytes;        // kInt8PanelBytes a panel
+  Int8Planes planes;  // kInt8PlaneFloats a panel
+  Int8Activations a;  // from the slice's first block of the first row
+  u32 groups, runs;   // of the slice; runs of 32 codes of a group
+  u32 columns;
+  bool first;
+  float* out;
+  u64 width;  // of out
+};
+
+static ACCEL_INLINE V int8_load_out(const Int8Slice& s, int row, u32 column) {
+  const float* out = s.out + row * s.width + column;
+  if (column + kLanes <= s.columns) return v_load(out);
+  return column < s.columns ? v_loadn(out, (int)(s.columns - column)) : v_set(0.0f);
+}
+static ACCEL_INLINE void int8_store_out(const Int8Slice& s, int row, u32 column, V v) {
+  float* out = s.out + row * s.width + column;
+  if (column + kLanes <= s.columns) v_store(out, v);
+  else if (column < s.columns) v_storen(out, v, (int)(s.columns - column));
+}
+
+// R rows by C vectors of columns, the first vector at `column`. Vectors of one call lie a panel
+// apart.
+template <int R, int C, bool Int4>
+static void int8_tile(const Int8Slice& s, u32 column) {
+  V acc[R][C];
+  ACCEL_UNROLL for (int r = 0; r < R; ++r) ACCEL_UNROLL for (int c = 0; c < C; ++c) acc[r][c] =
+      s.first ? v_set(0.0f) : int8_load_out(s, r, column + c * 16);
+  const char* w = s.bytes + (u64)(column / 16) * kInt8PanelBytes + column % 16 * 4;
+  const u64 plane = (u64)(column / 16) * kInt8PlaneFloats + column % 16;
+  const float *scales = s.planes.scales + plane, *offsets = s.planes.offsets + plane;
+  const signed char* q = s.a.q;
+  for (u32 g = 0; g < s.groups; ++g, scales += 16, offsets += 16) {
+    VI sums[R][C];
+    ACCEL_UNROLL for (int r = 0; r < R; ++r) ACCEL_UNROLL for (int c = 0; c < C; ++c) sums[r][c] =
+        v_iset(Int4 || kInt8Bias == 0 ? 0 : s.a.start()[r * s.a.groups + g]);
+    for (u32 run = 0; run < s.runs; ++run, w += 8 * 64, q += 32)
+      int8_run<R, C, Int4>(sums, w, kInt8PanelBytes, q, s.a.stride);
+    V ws[C], wb[C];
+    ACCEL_UNROLL for (int c = 0; c < C; ++c) ws[c] = v_load(scales + c * kInt8PlaneFloats);
+    ACCEL_UNROLL for (int c = 0; c < C; ++c) wb[c] = v_load(offsets + c * kInt8PlaneFloats);
+    ACCEL_UNROLL for (int r = 0; r < R; ++r) {
+      const V step = v_set(s.a.scale[r * s.a.groups + g]);
+      const V sum = v_set(s.a.offset()[r * s.a.groups + g]);
+      ACCEL_UNROLL for (int c = 0; c < C; ++c) {
+        acc[r][c] = v_fma(v_mul(ws[c], step), v_from_int(sums[r][c]), acc[r][c]);
+        if (Int4) acc[r][c] = v_fma(wb[c], sum, acc[r][c]);
+      }
+    }
+  }
+  ACCEL_UNROLL for (int r = 0; r < R; ++r) ACCEL_UNROLL for (int c = 0; c < C; ++c)
+      int8_store_out(s, r, column + c * 16, acc[r][c]);
+}
+
+template <int C, bool Int4>
+static void int8_tile_of(u32 rows, const Int8Slice& s, u32 column) {
+  switch (rows) {
+#if ACCEL_ISA_avx512
+    case 6:
+      return int8_tile<6, C, Int4>(s, column);
+#endif
+#if ACCEL_ISA_avx512 || ACCEL_ISA_avx2
+    case 5:
+      return int8_tile<5, C, Int4>(s, column);
+#endif
+    case 4:
+      return int8_tile<4, C, Int4>(s, column);
+    case 3:
+      return int8_tile<3, C, Int4>(s, column);
+    case 2:
+      return int8_tile<2, C, Int4>(s, column);
+    default:
+      return int8_tile<1, C, Int4>(s, column);
+  }
+}
+
+// All rows of a slice, in blocks of nearly one height.
+template <bool Int4>
+static void int8_slice(Int8Slice s, u32 rows) {
+  const Int8Activations a = s.a;
+  float* const out = s.out;
+  const u32 blocks = up_to(rows, kInt8Rows) / kInt8Rows;
+  for (u32 b = 0; b < blocks; ++b) {
+    const u32 m = (u32)part_of(rows, b, blocks), height = (u32)part_of(rows, b + 1, blocks) - m;
+    s.a = int8_rows_from(a, m);
+    s.out = out + m * s.width;
+#if ACCEL_ISA_avx512
+    if (s.columns > 16) int8_tile_of<2, Int4>(height, s, 0);
+    else int8_tile_of<1, Int4>(height, s, 0);
+#else
+    for (u32 c = 0; c < s.columns; c += kLanes) int8_tile_of<1, Int4>(height, s, c);
+#endif
+  }
+}
+
+// The rows of a rectangle by panels of its columns.
+template <bool Int4, class Weight>
+static void int8_panels(const Product& p, const Weight& weight, const Int8Activations& a, u32 group,
+                        const Rect& r, void* local) {
+  const u32 of_row = p.K / group, bytes = Int4 ? 2 : 1;  // codes of a byte
+  const u32 slices = (p.K + kInt8Depth - 1) / kInt8Depth;
+  const u32 depth = up_to(p.K, slices * 128) / slices;
+  Int8Slice s;
+  s.bytes = (char*)local;
+  s.planes.scales = (float*)(s.bytes + kInt8Panels * kInt8PanelBytes);
+  s.planes.offsets = s.planes.scales + kInt8Panels * kInt8PlaneFloats;
+  s.runs = group / 32;
+  s.width = p.N;
+  for (u32 n = r.n0; n < r.n1; n += 16 * kInt8Panels)
+    for (u32 k = 0; k < p.K; k += depth) {
+      const u32 length = least(depth, p.K - k), first = k / group;
+      s.groups = length / group;
+      s.columns = least(16 * kInt8Panels, r.n1 - n);
+      for (u32 c = 0; c < s.columns; c += 16) {
+        const u32 columns = least(16, s.columns - c), panel = c / 16;
+        int8_panel<Int4>(weight.bytes + (u64)(n + c) * weight.row_bytes + k / bytes,
+                         weight.row_bytes, columns, length / bytes / 4,
+                         s.bytes + panel * kInt8PanelBytes);
+        weight.planes((u64)(n + c) * of_row + first, of_row, s.groups, columns,
+                      Int8Planes{s.planes.scales + panel * kInt8PlaneFloats,
+                                 s.planes.offsets + panel * kInt8PlaneFloats});
+      }
+      s.first = k == 0;
+      s.out = p.out + (u64)r.m0 * p.N + n;
+      s.a = int8_rows_from(a, r.m0);
+      s.a.q += k, s.a.scale += first, s.a.sums = (float*)s.a.sums + first;
+      int8_slice<Int4>(s, r.m1 - r.m0);
+    }
+}
