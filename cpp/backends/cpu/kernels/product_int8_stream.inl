@@ -125,26 +125,24 @@ static ACCEL_INLINE void int8_sums(const char* const* w, u64 at, int bytes, cons
   int8_runs<Int4>(four, sums);
 }
 
-// Sixteen columns.
+// Sixteen columns. What is fetched meanwhile are those behind them, in the order of their
+// addresses.
 struct Int8Columns16 {
   const char* w[16];
   Int8Planes planes;
-  u64 ahead;  // from what is read to what is fetched
-};
-// One row of activations, from its first byte, step and sum on.
-struct Int8One {
-  const signed char* q;
-  const float* scale;
-  const void* sums;
+  u64 ahead;        // from what is read to what is fetched
+  u64 next_groups;  // the first group to fetch
 };
 // `groups` groups of Per runs, from byte `at` of the columns on.
-template <bool Int4, int Per>
-static ACCEL_INLINE F16x int8_dot(const Int8Columns16& s, u64 at, u32 groups, Int8One x, F16x acc) {
+template <bool Int4, int Per, class Weight>
+static ACCEL_INLINE F16x int8_dot(const Weight& weight, const Int8Columns16& s, u64 at, u32 groups,
+                                  Int8Activations x, F16x acc) {
   enum { kRuns = kInt8Vector / (Int4 ? 16 : 32), kStep = kRuns > Per ? kRuns : Per };
   const char* ahead = s.w[0] + s.ahead + 16 * at;
   for (u32 g = 0; g < groups; g += kStep / Per) {
     const int left = (int)(groups - g) * Per;  // at least kStep, or one vector in part
     I16x sums[kStep];
+    weight.fetch(s.next_groups + 16 * g, 16 * kStep / Per);
     ACCEL_UNROLL for (int i = 0; i < kStep; i += kRuns) {
       const int bytes = left >= kStep ? (int)kInt8Vector : left * (Int4 ? 16 : 32);
       const Int8Row row =
@@ -158,12 +156,12 @@ static ACCEL_INLINE F16x int8_dot(const Int8Columns16& s, u64 at, u32 groups, In
       if (i * Per >= left) break;
       I16x total = sums[i * Per];
       ACCEL_UNROLL for (int j = 1; j < Per; ++j) total = total + sums[i * Per + j];
-      if (!Int4) total = total + isplat(((const int*)x.sums)[g + i]);
-      const F16x step = load(s.planes.scales + 16 * (g + i)) * splat(x.scale[g + i]);
+      if (!Int4) total = total + isplat(x.start()[(g + i) * x.room]);
+      const F16x step = load(s.planes.scales + 16 * (g + i)) * splat(x.scale[(g + i) * x.room]);
       acc = fma(step, to_float(total), acc);
       if (!Int4) continue;
       const F16x offset = load(s.planes.offsets + 16 * (g + i));
-      acc = fma(offset, splat(((const float*)x.sums)[g + i]), acc);
+      acc = fma(offset, splat(x.offset()[(g + i) * x.room]), acc);
     }
   }
   return acc;
@@ -186,11 +184,11 @@ static void int8_stream(const Product& p, const Weight& weight, const Int8Activa
     for (F16x& sum : acc) sum = splat(0.0f);
     for (u32 g = 0; g < a.groups; g += kInt8StreamGroups) {
       const u32 groups = least(kInt8StreamGroups, a.groups - g);
+      s.next_groups = (u64)(n + 16) * a.groups + 16 * g;
       weight.planes((u64)n * a.groups + g, a.groups, groups, columns, s.planes);
       for (u32 m = r.m0; m < r.m1; ++m) {
-        const u64 of = (u64)m * a.groups + g;
-        const Int8One x = {a.q + m * a.stride + g * group, a.scale + of, (const float*)a.sums + of};
-        acc[m - r.m0] = int8_dot<Int4, Per>(s, (u64)g * bytes, groups, x, acc[m - r.m0]);
+        acc[m - r.m0] = int8_dot<Int4, Per>(weight, s, (u64)g * bytes, groups,
+                                            int8_from(a, m, g, group), acc[m - r.m0]);
       }
     }
     for (u32 m = r.m0; m < r.m1; ++m) {
@@ -201,28 +199,3 @@ static void int8_stream(const Product& p, const Weight& weight, const Int8Activa
   }
 }
 #endif
-
-// ---------------------------------------------------------------- the product
-
-static u64 int8_local(const void*) {
-  return (u64)kInt8TileBytes > kInt8StreamBytes ? (u64)kInt8TileBytes : (u64)kInt8StreamBytes;
-}
-
-// The product of a rectangle. A weight gives its bytes by row, and the planes of sixteen columns:
-// weight.bytes is the first row, weight.row_bytes their distance; weight.planes(flat group of the
-// first column's first, groups of a row, groups, columns, planes) writes them.
-template <bool Int4, class Weight>
-static void int8_rectangle(const Product& p, const Weight& weight, const Int8Activations& a,
-                           u32 group, const Rect& r, void* local) {
-  if (r.n0 == r.n1) return;
-#if ACCEL_ISA_avx512 || ACCEL_ISA_avx2
-  if (r.m1 - r.m0 <= kInt8StreamRows) {
-    if (group == 32) return int8_stream<Int4, 1>(p, weight, a, r, local);
-    if constexpr (Int4) {
-      if (group == 64) return int8_stream<true, 2>(p, weight, a, r, local);
-      return int8_stream<true, 4>(p, weight, a, r, local);
-    }
-  }
-#endif
-  int8_panels<Int4>(p, weight, a, group, r, local);
-}

@@ -19,6 +19,7 @@ enum {
   kInt8PanelBytes = kInt8Depth * 16,
   kInt8PlaneFloats = 16 * (kInt8Depth / 32),
   kInt8TileBytes = kInt8Panels * (kInt8PanelBytes + 2 * kInt8PlaneFloats * 4),
+  kInt8MatrixBytes = 2 * 16 * 16 * 4,  // the integer sums of two matrix tiles
 };
 
 // ---------------------------------------------------------------- panels
@@ -51,20 +52,20 @@ static ACCEL_INLINE void int8_transpose(const char* rows, u64 row_bytes, VI* a) 
 }
 #endif
 
-// One word of sixteen columns: the even codes of an int4 word, then the odd ones; int8 as it is
-// plus kInt8Bias.
-template <bool Int4>
+// One word of sixteen columns: the even codes of an int4 word, then the odd ones; int8 plus
+// kInt8Bias, or as it is for matrix tiles.
+template <bool Int4, bool Matrix>
 static ACCEL_INLINE void int8_put_words(char* to, I16x words) {
   int* at = (int*)to;
   if (Int4) {
     istore(at, words & isplat(0x0f0f0f0f));
     istore(at + 16, shr<4>(words) & isplat(0x0f0f0f0f));
   } else {
-    istore(at, kInt8Bias != 0 ? words ^ isplat((int)0x80808080u) : words);
+    istore(at, kInt8Bias != 0 && !Matrix ? words ^ isplat((int)0x80808080u) : words);
   }
 }
 // `words` words of the rows of up to sixteen columns; columns that do not exist are zero codes.
-template <bool Int4>
+template <bool Int4, bool Matrix>
 static void int8_panel(const char* rows, u64 row_bytes, u32 columns, u32 words, char* to) {
   const u32 bytes = Int4 ? 128 : 64;  // of one word of all columns, unpacked
   u32 i = 0;
@@ -73,14 +74,15 @@ static void int8_panel(const char* rows, u64 row_bytes, u32 columns, u32 words, 
     for (; i + 16 <= words; i += 16) {
       VI v[16];
       int8_transpose(rows + 4 * (u64)i, row_bytes, v);
-      for (u32 j = 0; j < 16; ++j) int8_put_words<Int4>(to + (u64)(i + j) * bytes, {{v[j]}});
+      for (u32 j = 0; j < 16; ++j)
+        int8_put_words<Int4, Matrix>(to + (u64)(i + j) * bytes, {{v[j]}});
     }
 #endif
   for (; i < words; ++i) {
     int word[16] = {};
     for (u32 c = 0; c < columns; ++c)
       __builtin_memcpy(word + c, rows + c * row_bytes + 4 * (u64)i, 4);
-    int8_put_words<Int4>(to + (u64)i * bytes, iload(word));
+    int8_put_words<Int4, Matrix>(to + (u64)i * bytes, iload(word));
   }
 }
 
@@ -156,6 +158,7 @@ struct Int8Slice {
   u32 groups, runs;   // of the slice; runs of 32 codes of a group
   u32 columns;
   bool first;
+  int* sums;  // kInt8MatrixBytes
   float* out;
   u64 width;  // of out
 };
@@ -182,23 +185,25 @@ static void int8_tile(const Int8Slice& s, u32 column) {
   const u64 plane = (u64)(column / 16) * kInt8PlaneFloats + column % 16;
   const float *scales = s.planes.scales + plane, *offsets = s.planes.offsets + plane;
   const signed char* q = s.a.q;
+  const float *step = s.a.scale, *sum = s.a.offset();
+  const int* start = s.a.start();
   for (u32 g = 0; g < s.groups; ++g, scales += 16, offsets += 16) {
     VI sums[R][C];
     ACCEL_UNROLL for (int r = 0; r < R; ++r) ACCEL_UNROLL for (int c = 0; c < C; ++c) sums[r][c] =
-        v_iset(Int4 || kInt8Bias == 0 ? 0 : s.a.start()[r * s.a.groups + g]);
+        v_iset(Int4 || kInt8Bias == 0 ? 0 : start[r]);
     for (u32 run = 0; run < s.runs; ++run, w += 8 * 64, q += 32)
       int8_run<R, C, Int4>(sums, w, kInt8PanelBytes, q, s.a.stride);
     V ws[C], wb[C];
     ACCEL_UNROLL for (int c = 0; c < C; ++c) ws[c] = v_load(scales + c * kInt8PlaneFloats);
     ACCEL_UNROLL for (int c = 0; c < C; ++c) wb[c] = v_load(offsets + c * kInt8PlaneFloats);
     ACCEL_UNROLL for (int r = 0; r < R; ++r) {
-      const V step = v_set(s.a.scale[r * s.a.groups + g]);
-      const V sum = v_set(s.a.offset()[r * s.a.groups + g]);
+      const V steps = v_set(step[r]), sum_of = v_set(sum[r]);
       ACCEL_UNROLL for (int c = 0; c < C; ++c) {
-        acc[r][c] = v_fma(v_mul(ws[c], step), v_from_int(sums[r][c]), acc[r][c]);
-        if (Int4) acc[r][c] = v_fma(wb[c], sum, acc[r][c]);
+        acc[r][c] = v_fma(v_mul(ws[c], steps), v_from_int(sums[r][c]), acc[r][c]);
+        if (Int4) acc[r][c] = v_fma(wb[c], sum_of, acc[r][c]);
       }
     }
+    step += s.a.room, sum += s.a.room, start += s.a.room;
   }
   ACCEL_UNROLL for (int r = 0; r < R; ++r) ACCEL_UNROLL for (int c = 0; c < C; ++c)
       int8_store_out(s, r, column + c * 16, acc[r][c]);
@@ -234,7 +239,7 @@ static void int8_slice(Int8Slice s, u32 rows) {
   const u32 blocks = up_to(rows, kInt8Rows) / kInt8Rows;
   for (u32 b = 0; b < blocks; ++b) {
     const u32 m = (u32)part_of(rows, b, blocks), height = (u32)part_of(rows, b + 1, blocks) - m;
-    s.a = int8_rows_from(a, m);
+    s.a = int8_from(a, m, 0, 0);
     s.out = out + m * s.width;
 #if ACCEL_ISA_avx512
     if (s.columns > 16) int8_tile_of<2, Int4>(height, s, 0);
@@ -243,39 +248,4 @@ static void int8_slice(Int8Slice s, u32 rows) {
     for (u32 c = 0; c < s.columns; c += kLanes) int8_tile_of<1, Int4>(height, s, c);
 #endif
   }
-}
-
-// The rows of a rectangle by panels of its columns.
-template <bool Int4, class Weight>
-static void int8_panels(const Product& p, const Weight& weight, const Int8Activations& a, u32 group,
-                        const Rect& r, void* local) {
-  const u32 of_row = p.K / group, bytes = Int4 ? 2 : 1;  // codes of a byte
-  const u32 slices = (p.K + kInt8Depth - 1) / kInt8Depth;
-  const u32 depth = up_to(p.K, slices * 128) / slices;
-  Int8Slice s;
-  s.bytes = (char*)local;
-  s.planes.scales = (float*)(s.bytes + kInt8Panels * kInt8PanelBytes);
-  s.planes.offsets = s.planes.scales + kInt8Panels * kInt8PlaneFloats;
-  s.runs = group / 32;
-  s.width = p.N;
-  for (u32 n = r.n0; n < r.n1; n += 16 * kInt8Panels)
-    for (u32 k = 0; k < p.K; k += depth) {
-      const u32 length = least(depth, p.K - k), first = k / group;
-      s.groups = length / group;
-      s.columns = least(16 * kInt8Panels, r.n1 - n);
-      for (u32 c = 0; c < s.columns; c += 16) {
-        const u32 columns = least(16, s.columns - c), panel = c / 16;
-        int8_panel<Int4>(weight.bytes + (u64)(n + c) * weight.row_bytes + k / bytes,
-                         weight.row_bytes, columns, length / bytes / 4,
-                         s.bytes + panel * kInt8PanelBytes);
-        weight.planes((u64)(n + c) * of_row + first, of_row, s.groups, columns,
-                      Int8Planes{s.planes.scales + panel * kInt8PlaneFloats,
-                                 s.planes.offsets + panel * kInt8PlaneFloats});
-      }
-      s.first = k == 0;
-      s.out = p.out + (u64)r.m0 * p.N + n;
-      s.a = int8_rows_from(a, r.m0);
-      s.a.q += k, s.a.scale += first, s.a.sums = (float*)s.a.sums + first;
-      int8_slice<Int4>(s, r.m1 - r.m0);
-    }
 }
