@@ -13,7 +13,6 @@ namespace ISA {
 #include "backends/cpu/kernels/product_int8.inl"
 #include "backends/cpu/kernels/product_int8_round.inl"
 #include "backends/cpu/kernels/product_int8_tile.inl"
-#include "backends/cpu/kernels/product_int8_matrix.inl"
 #include "backends/cpu/kernels/product_int8_stream.inl"
 #include "backends/cpu/kernels/product_int8_run.inl"
 #include "backends/cpu/kernels/product_panels.inl"

@@ -199,7 +199,7 @@ static void grouped_by_int8(const KernelArgs* args, const Weight& all, u32 chunk
   const u32 group = quant_params(args->params)->group;
   const Int8Activations a = int8_activations(args);
   const auto run = [&](const Product& p, u64 begin, const auto& weight, const Rect& r) {
-    int8_rectangle<Int4, false>(p, weight, int8_from(a, begin, 0, 0), group, r, local);
+    int8_rectangle<Int4>(p, weight, int8_from(a, begin, 0, 0), group, r, local);
     if (!p.bias) return;
     for (u64 m = 0; m < p.M; ++m)
       for (u32 n = r.n0; n < r.n1; ++n) p.out[m * p.N + n] += p.bias[n];

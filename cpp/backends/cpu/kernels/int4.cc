@@ -12,7 +12,6 @@ namespace ISA {
 #include "backends/cpu/kernels/product_int8.inl"
 #include "backends/cpu/kernels/product_int8_round.inl"
 #include "backends/cpu/kernels/product_int8_tile.inl"
-#include "backends/cpu/kernels/product_int8_matrix.inl"
 #include "backends/cpu/kernels/product_int8_stream.inl"
 #include "backends/cpu/kernels/product_int8_run.inl"
 #include "backends/cpu/kernels/product_panels.inl"
@@ -81,12 +80,6 @@ KERNEL_TWO(int4_matmul_kn_panels_bf16, pack_chunks, quant_kn_pack<float>,
            product_chunks, (kn_int4_panels<bf16>), quant_kn_shared, kn_local)
 KERNEL_TWO(int4_matmul_kn_panels_f32, pack_chunks, quant_kn_pack<float>,
            product_chunks, (kn_int4_panels<float>), quant_kn_shared, kn_local)
-KERNEL_TWO(int4_matmul_int8_amx_f16, int8_chunks, (int8_round<true, float>),
-           product_chunks, (int4_by_int8<f16, true>), int8_shared, int8_local)
-KERNEL_TWO(int4_matmul_int8_amx_bf16, int8_chunks, (int8_round<true, float>),
-           product_chunks, (int4_by_int8<bf16, true>), int8_shared, int8_local)
-KERNEL_TWO(int4_matmul_int8_amx_f32, int8_chunks, (int8_round<true, float>),
-           product_chunks, (int4_by_int8<float, true>), int8_shared, int8_local)
 // clang-format on
 KERNELS_END
 }  // namespace ISA

@@ -294,13 +294,13 @@ struct Int4Columns {
     int8_fetch(weight.offsets + first, groups);
   }
 };
-template <class Plane, bool Matrix = false>
+template <class Plane>
 static void int4_by_int8(const KernelArgs* args, u32 chunk, u32 n_chunks, void* local) {
   const Product p = int4_product(args);
   const Int4Weight<Plane> weight = int4_weight_of<Plane>(args);
   const Int4Columns<Plane> w = {(const char*)weight.codes, p.K / 2, weight};
-  int8_rectangle<true, Matrix>(p, w, int8_activations(args), 1u << weight.shift,
-                               product_range(p, int8_cut<Matrix>(), chunk, n_chunks), local);
+  int8_rectangle<true>(p, w, int8_activations(args), 1u << weight.shift,
+                       product_range(p, kInt8Rows, chunk, n_chunks), local);
 }
 
 // Packed: one group of columns a row.

@@ -1,14 +1,12 @@
 // Activations rounded to int8 (CONTRACT E11), order int8_group: the rounded rows and the planes of
-// sixteen columns. A product streams the weight for one or two rows (product_int8_stream.inl) and
-// shares panels of unpacked codes among more (product_int8_tile.inl, product_int8_matrix.inl). Sums
+// sixteen columns. A product streams the weight for few rows (product_int8_stream.inl) and
+// shares panels of unpacked codes among more (product_int8_tile.inl). Sums
 // inside a block are exact integers, so all of them give the same bits.
 
 // ---------------------------------------------------------------- the rows
 // q: the rounded rows. An int4 weight's word of eight codes meets the even four of its
 // activations, then the odd four, so they stand in that order. A block that holds NaN or an
 // infinity has the scale NaN.
-
-enum { kInt8MatrixRows = 4 };  // fewer never meet matrix tiles
 
 struct Int8Activations {
   signed char* q;  // [M][stride]
@@ -30,9 +28,8 @@ static ACCEL_INLINE u64 int8_odd_lines(u64 bytes) {
 static ACCEL_INLINE u64 int8_stride(u32 K) {
   return int8_odd_lines(K);
 }
-// A matrix tile reads whole blocks of sixteen rows.
 static ACCEL_INLINE u64 int8_room(u32 M) {
-  return M < kInt8MatrixRows ? M : int8_odd_lines((u64)M * 4) / 4;
+  return M < 16 ? M : int8_odd_lines((u64)M * 4) / 4;
 }
 static u64 int8_shared(const void* params) {
   const QuantMatMulParams* p = quant_params(params);

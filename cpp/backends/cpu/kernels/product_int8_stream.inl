@@ -1,17 +1,19 @@
-// One or two rows rounded to int8: the weight is read as stored, a vector of each of sixteen
+// Few rows rounded to int8, one by one: the weight is read as stored, a vector of each of sixteen
 // columns at a time. The integer sums of a run of 32 codes lie in neighbouring lanes; those of all
 // columns are added up and transposed together, so that lane n ends with the sum of column n.
 
-#if ACCEL_ISA_avx512 || ACCEL_ISA_avx2
 enum {
-  kInt8StreamRows = 2,  // more rows share panels
-  kInt8Vector = sizeof(VI),
-  kInt8StreamGroups = 64,  // groups whose planes are widened at once
-};
+#if ACCEL_ISA_avx512
+  kInt8StreamRows = 3,  // more rows share panels
+#elif ACCEL_ISA_avx2
+  kInt8StreamRows = 4,
 #else
-enum { kInt8StreamRows = 0, kInt8StreamGroups = 0 };
+  kInt8StreamRows = 0,
 #endif
-enum { kInt8StreamBytes = 2 * kInt8StreamGroups * 16 * 4 };
+  kInt8StreamGroups = 64,  // groups whose planes are widened at once
+  kInt8Vector = sizeof(VI),
+  kInt8StreamBytes = 2 * kInt8StreamGroups * 16 * 4,
+};
 
 // The activations that one vector of a column meets: of int4 those of the even codes, then those of
 // the odd ones.
@@ -116,7 +118,7 @@ static ACCEL_INLINE void int8_sums(const char* const* w, u64 at, int bytes, cons
     VI v[4];
     ACCEL_UNROLL for (int i = 0; i < 4; ++i) {
       v[i] = int8_products<Int4>(int8_part(w[4 * j + i] + at, bytes), x);
-      if (kInt8Vector == 64 || i % 2) __builtin_prefetch(ahead + (4 * j + i) * kInt8Vector);
+      if (kInt8Vector == 64 || i % 2) __builtin_prefetch(ahead + (4 * j + i) * kInt8Vector, 0, 2);
     }
     // A lane of int4 holds 8 products, then 16 and 32: the first two fit in 16 bits.
     four[j] = Int4 ? int8_pack(int8_pack(v[0], v[1]), int8_pack(v[2], v[3]))

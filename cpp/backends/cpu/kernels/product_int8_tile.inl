@@ -19,15 +19,14 @@ enum {
   kInt8PanelBytes = kInt8Depth * 16,
   kInt8PlaneFloats = 16 * (kInt8Depth / 32),
   kInt8TileBytes = kInt8Panels * (kInt8PanelBytes + 2 * kInt8PlaneFloats * 4),
-  kInt8MatrixBytes = 2 * 16 * 16 * 4,  // the integer sums of two matrix tiles
 };
 
 // ---------------------------------------------------------------- panels
 
+// The words of one vector of sixteen rows, transposed: a[i] holds word i of each row.
 #if ACCEL_ISA_avx512
-// Sixteen words of sixteen rows, transposed.
-static ACCEL_INLINE void int8_transpose(const char* rows, u64 row_bytes, VI* a) {
-  VI b[16];
+static ACCEL_INLINE void int8_transpose(const char* rows, u64 row_bytes, I16x* to) {
+  VI a[16], b[16];
   for (int i = 0; i < 16; ++i) a[i] = _mm512_loadu_si512(rows + (u64)i * row_bytes);
   for (int i = 0; i < 16; i += 2) {
     b[i] = _mm512_unpacklo_epi32(a[i], a[i + 1]);
@@ -43,46 +42,73 @@ static ACCEL_INLINE void int8_transpose(const char* rows, u64 row_bytes, VI* a) 
     const VI high = _mm512_shuffle_i32x4(a[j], a[j + 4], 0xdd);
     const VI low2 = _mm512_shuffle_i32x4(a[j + 8], a[j + 12], 0x88);
     const VI high2 = _mm512_shuffle_i32x4(a[j + 8], a[j + 12], 0xdd);
-    b[j] = _mm512_shuffle_i32x4(low, low2, 0x88);
-    b[j + 8] = _mm512_shuffle_i32x4(low, low2, 0xdd);
-    b[j + 4] = _mm512_shuffle_i32x4(high, high2, 0x88);
-    b[j + 12] = _mm512_shuffle_i32x4(high, high2, 0xdd);
+    to[j].p[0] = _mm512_shuffle_i32x4(low, low2, 0x88);
+    to[j + 8].p[0] = _mm512_shuffle_i32x4(low, low2, 0xdd);
+    to[j + 4].p[0] = _mm512_shuffle_i32x4(high, high2, 0x88);
+    to[j + 12].p[0] = _mm512_shuffle_i32x4(high, high2, 0xdd);
   }
-  for (int i = 0; i < 16; ++i) a[i] = b[i];
+}
+#elif ACCEL_ISA_avx2
+static ACCEL_INLINE void int8_transpose(const char* rows, u64 row_bytes, I16x* to) {
+  for (int half = 0; half < 2; ++half) {
+    VI a[8], b[8];
+    for (int i = 0; i < 8; ++i) a[i] = v_iload((const int*)(rows + (8 * half + i) * row_bytes));
+    for (int i = 0; i < 8; i += 2) {
+      b[i] = _mm256_unpacklo_epi32(a[i], a[i + 1]);
+      b[i + 1] = _mm256_unpackhi_epi32(a[i], a[i + 1]);
+    }
+    for (int i = 0; i < 8; i += 4)
+      for (int j = 0; j < 2; ++j) {
+        a[i + 2 * j] = _mm256_unpacklo_epi64(b[i + j], b[i + j + 2]);
+        a[i + 2 * j + 1] = _mm256_unpackhi_epi64(b[i + j], b[i + j + 2]);
+      }
+    for (int j = 0; j < 4; ++j) {
+      to[j].p[half] = _mm256_permute2x128_si256(a[j], a[j + 4], 0x20);
+      to[j + 4].p[half] = _mm256_permute2x128_si256(a[j], a[j + 4], 0x31);
+    }
+  }
 }
 #endif
 
 // One word of sixteen columns: the even codes of an int4 word, then the odd ones; int8 plus
-// kInt8Bias, or as it is for matrix tiles.
-template <bool Int4, bool Matrix>
+// kInt8Bias.
+template <bool Int4>
 static ACCEL_INLINE void int8_put_words(char* to, I16x words) {
   int* at = (int*)to;
   if (Int4) {
     istore(at, words & isplat(0x0f0f0f0f));
     istore(at + 16, shr<4>(words) & isplat(0x0f0f0f0f));
   } else {
-    istore(at, kInt8Bias != 0 && !Matrix ? words ^ isplat((int)0x80808080u) : words);
+    istore(at, kInt8Bias != 0 ? words ^ isplat((int)0x80808080u) : words);
   }
 }
 // `words` words of the rows of up to sixteen columns; columns that do not exist are zero codes.
-template <bool Int4, bool Matrix>
-static void int8_panel(const char* rows, u64 row_bytes, u32 columns, u32 words, char* to) {
+// What stands `ahead` bytes behind them is fetched.
+template <bool Int4>
+static void int8_panel(const char* rows, u64 row_bytes, u64 ahead, u32 columns, u32 words,
+                       char* to) {
   const u32 bytes = Int4 ? 128 : 64;  // of one word of all columns, unpacked
+  const auto fetch = [&](u32 i) __attribute__((always_inline)) {
+    if (i % 16) return;
+    for (u32 c = 0; c < columns; ++c)
+      __builtin_prefetch(rows + ahead + 4 * (u64)i + c * row_bytes, 0, 2);
+  };
   u32 i = 0;
-#if ACCEL_ISA_avx512
+#if ACCEL_ISA_avx512 || ACCEL_ISA_avx2
   if (columns == 16)
-    for (; i + 16 <= words; i += 16) {
-      VI v[16];
+    for (; i + kLanes <= words; i += kLanes) {
+      I16x v[kLanes];
       int8_transpose(rows + 4 * (u64)i, row_bytes, v);
-      for (u32 j = 0; j < 16; ++j)
-        int8_put_words<Int4, Matrix>(to + (u64)(i + j) * bytes, {{v[j]}});
+      fetch(i);
+      for (u32 j = 0; j < kLanes; ++j) int8_put_words<Int4>(to + (u64)(i + j) * bytes, v[j]);
     }
 #endif
   for (; i < words; ++i) {
+    fetch(i);
     int word[16] = {};
     for (u32 c = 0; c < columns; ++c)
       __builtin_memcpy(word + c, rows + c * row_bytes + 4 * (u64)i, 4);
-    int8_put_words<Int4, Matrix>(to + (u64)i * bytes, iload(word));
+    int8_put_words<Int4>(to + (u64)i * bytes, iload(word));
   }
 }
 
@@ -158,7 +184,6 @@ struct Int8Slice {
   u32 groups, runs;   // of the slice; runs of 32 codes of a group
   u32 columns;
   bool first;
-  int* sums;  // kInt8MatrixBytes
   float* out;
   u64 width;  // of out
 };

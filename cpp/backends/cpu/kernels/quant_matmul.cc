@@ -12,7 +12,6 @@ namespace ISA {
 #include "backends/cpu/kernels/product_int8.inl"
 #include "backends/cpu/kernels/product_int8_round.inl"
 #include "backends/cpu/kernels/product_int8_tile.inl"
-#include "backends/cpu/kernels/product_int8_matrix.inl"
 #include "backends/cpu/kernels/product_int8_stream.inl"
 #include "backends/cpu/kernels/product_int8_run.inl"
 #include "backends/cpu/kernels/product_panels.inl"
@@ -34,17 +33,13 @@ KERNEL_TWO(quant_matmul_kn_f32, pack_chunks, quant_kn_pack<float>,
 KERNEL_TWO(quant_matmul_kn_f16, pack_chunks, quant_kn_pack<f16>,
            product_chunks, (kn_int8<f16>), quant_kn_shared, kn_local)
 KERNEL_TWO(quant_matmul_int8_f32, int8_chunks, (int8_round<false, float>),
-           product_chunks, int8_by_int8<false>, int8_shared, int8_local)
+           product_chunks, int8_by_int8, int8_shared, int8_local)
 KERNEL_TWO(quant_matmul_int8_f16, int8_chunks, (int8_round<false, f16>),
-           product_chunks, int8_by_int8<false>, int8_shared, int8_local)
+           product_chunks, int8_by_int8, int8_shared, int8_local)
 KERNEL_TWO(quant_matmul_kn_panels_f32, pack_chunks, quant_kn_pack<float>,
            product_chunks, (kn_int8_panels<float>), quant_kn_shared, kn_local)
 KERNEL_TWO(quant_matmul_kn_panels_f16, pack_chunks, quant_kn_pack<f16>,
            product_chunks, (kn_int8_panels<f16>), quant_kn_shared, kn_local)
-KERNEL_TWO(quant_matmul_int8_amx_f32, int8_chunks, (int8_round<false, float>),
-           product_chunks, int8_by_int8<true>, int8_shared, int8_local)
-KERNEL_TWO(quant_matmul_int8_amx_f16, int8_chunks, (int8_round<false, f16>),
-           product_chunks, int8_by_int8<true>, int8_shared, int8_local)
 // clang-format on
 KERNELS_END
 }  // namespace ISA

@@ -97,12 +97,11 @@ struct Int8Columns {
   }
   ACCEL_INLINE void fetch(u64 first, u32 groups) const { int8_fetch(scales + first, groups); }
 };
-template <bool Matrix>
 static void int8_by_int8(const KernelArgs* args, u32 chunk, u32 n_chunks, void* local) {
   const Product p = int8_product(args);
   const Int8Columns w = {(const char*)args->buf[1], p.K, (const f16*)args->buf[2]};
-  int8_rectangle<false, Matrix>(p, w, int8_activations(args), 32,
-                                product_range(p, int8_cut<Matrix>(), chunk, n_chunks), local);
+  int8_rectangle<false>(p, w, int8_activations(args), 32,
+                        product_range(p, kInt8Rows, chunk, n_chunks), local);
 }
 
 // Packed: one block of 32 columns a row.
