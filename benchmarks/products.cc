@@ -1,10 +1,12 @@
-// The CPU products, one row a line: bandwidth of one activation row as a percentage of what the
-// same threads read, and multiply-adds of many rows as a percentage of what they multiply in
-// registers, both probed in the same round. Usage: products [--threads N] [--rounds N] [--isa NAME]
+// The CPU products, one row a line: bandwidth of one activation row (int8: of up to 16) as a
+// percentage of what the same threads read, and multiply-adds of many rows as a percentage of what
+// they multiply in registers, bytes where activations are, both probed in the same round. Usage:
+// products [--threads N] [--rounds N] [--isa NAME]
 // [--kernel TEXT] [--cpu-time] [--json]. Bits are checked before anything is timed. --cpu-time
 // counts processor time, for one thread on a machine that is shared.
 #include <cstdio>
 #include <ctime>
+#include <functional>
 
 #include "backends/cpu/pool.h"
 #include "tests/products_util.h"
@@ -65,6 +67,15 @@ __attribute__((target("avx512f"))) int64_t multiply_512() {
                  : "v"(x), "v"(y));
   return 12 * 32;
 }
+__attribute__((target("avx512f"))) int64_t multiply_bytes_512() {
+  __m512i a{}, b{}, c{}, d{}, e{}, f{}, g{}, h{}, i{}, j{}, k{}, l{}, x{}, y{};
+  for (int n = 0; n < kLoops; ++n)
+    asm volatile(ACCEL_TWELVE("vpdpbusd", " %12,%13")
+                 : "+v"(a), "+v"(b), "+v"(c), "+v"(d), "+v"(e), "+v"(f), "+v"(g), "+v"(h), "+v"(i),
+                   "+v"(j), "+v"(k), "+v"(l)
+                 : "v"(x), "v"(y));
+  return 12 * 128;
+}
 __attribute__((target("avx2,fma"))) int64_t multiply_256() {
   __m256 a{}, b{}, c{}, d{}, e{}, f{}, g{}, h{}, i{}, j{}, k{}, l{}, x{}, y{};
   for (int n = 0; n < kLoops; ++n)
@@ -100,12 +111,16 @@ int64_t multiply_plain() {
 struct Probe {
   uint64_t (*read)(const char*, size_t) = read_plain;
   int64_t (*multiply)() = multiply_plain;
+  int64_t (*multiply_bytes)() = nullptr;  // null: as floats
   explicit Probe(const std::string& isa) {
 #if defined(__x86_64__)
-    if (isa == "avx512") read = read_512, multiply = multiply_512;
+    if (isa == "avx512")
+      read = read_512, multiply = multiply_512, multiply_bytes = multiply_bytes_512;
     if (isa == "avx2") read = read_256, multiply = multiply_256;
+    if (!multiply_bytes) multiply_bytes = multiply;
 #else
     (void)isa;
+    multiply_bytes = multiply;
 #endif
   }
 };
@@ -136,9 +151,10 @@ struct Machine {
     parallel(pool, n, f);
     return double(part) * n / (now() - start) / 1e9;
   }
-  double multiply_gflops() {
+  double multiply_gflops(bool bytes) {
     std::atomic<int64_t> operations{0};
-    auto f = [&](uint32_t, uint32_t) { operations += probe.multiply(); };
+    const auto multiply = bytes ? probe.multiply_bytes : probe.multiply;
+    auto f = [&](uint32_t, uint32_t) { operations += multiply(); };
     const double start = now();
     parallel(pool, uint32_t(pool.threads()) * 2, f);
     return double(operations) * kLoops / (now() - start) / 1e9;
@@ -214,6 +230,29 @@ const Row kRows[] = {
     {"matmul_nk_f32_f32", 's', 512, 1536, 576, 0, 0},
     {"matmul_kn_f32_f32", 's', 512, 1536, 576, 0, 0},
     {"int4_matmul_nk_f16", '4', 8, 1536, 576, 32, 0},
+    {"int4_matvec_int8_f16", '4', 1, 576, 576, 32, 0},
+    {"int4_matvec_int8_f16", '4', 1, 192, 576, 32, 0},
+    {"int4_matvec_int8_f16", '4', 1, 1536, 576, 32, 0},
+    {"int4_matvec_int8_f16", '4', 1, 576, 1536, 32, 0},
+    {"int4_matvec_int8_f16", '4', 1, 1536, 576, 32, 1},
+    {"int4_matvec_int8_f16", '4', 1, 4096, 4096, 32, 0},
+    {"int4_matvec_int8_f16", '4', 1, 4096, 4096, 128, 1},
+    {"quant_matmul_int8_f32", '8', 1, 49152, 576, 32, 0},
+    {"int4_matmul_int8_f16", '4', 2, 1536, 576, 32, 0},
+    {"int4_matmul_int8_f16", '4', 3, 1536, 576, 32, 0},
+    {"int4_matmul_int8_f16", '4', 4, 1536, 576, 32, 0},
+    {"int4_matmul_int8_f16", '4', 8, 1536, 576, 32, 0},
+    {"int4_matmul_int8_f16", '4', 16, 576, 576, 32, 0},
+    {"int4_matmul_int8_f16", '4', 16, 192, 576, 32, 0},
+    {"int4_matmul_int8_f16", '4', 16, 1536, 576, 32, 0},
+    {"int4_matmul_int8_f16", '4', 16, 576, 1536, 32, 0},
+    {"quant_matmul_int8_f32", '8', 16, 49152, 576, 32, 0},
+    {"int4_matmul_int8_f16", '4', 512, 576, 576, 32, 0},
+    {"int4_matmul_int8_f16", '4', 512, 192, 576, 32, 0},
+    {"int4_matmul_int8_f16", '4', 512, 1536, 576, 32, 0},
+    {"int4_matmul_int8_f16", '4', 512, 576, 1536, 32, 0},
+    {"int4_matmul_int8_f16", '4', 512, 4096, 4096, 128, 1},
+    {"quant_matmul_int8_f32", '8', 512, 1536, 576, 32, 0},
 };
 bool is_float(const Row& r) {
   return r.weight != '4' && r.weight != '8';
@@ -261,8 +300,34 @@ float weight_at(const Level& level, const Row& r, const Planes& planes, const ch
   return centred * s;
 }
 
+// Activations rounded to int8.
+bool by_int8(const Row& r) {
+  return std::string(r.kernel).find("_int8_") != std::string::npos;
+}
 bool is_nk(const Row& r) {
-  return std::string(r.kernel).find("_nk_") != std::string::npos;
+  return by_int8(r) || std::string(r.kernel).find("_nk_") != std::string::npos;
+}
+// Rows whose weight is read from memory every time: what they are compared with is bandwidth.
+bool streams(const Row& r) {
+  return r.M == 1 || (by_int8(r) && r.M <= 16);
+}
+
+float by_int8_at(const Level& level, const Row& r, const Planes& planes, const char* w,
+                 const float* x, size_t n) {
+  const size_t row = n * r.K, groups = r.K / r.group;
+  const std::function<float(size_t)> scale = [&](size_t g) {
+    return get(DType::F16, w + planes.codes, n * groups + g);
+  };
+  const std::function<float(size_t)> offset = [&](size_t g) {
+    const float o = get(DType::F16, w + planes.codes + planes.scales, n * groups + g);
+    return r.zeros ? -o * scale(g) : o;
+  };
+  const auto code = [&](size_t k) {
+    const size_t i = row + k;
+    return r.weight == '8' ? int(int8_t(w[i])) : int(uint8_t(w[i / 2]) >> (4 * (i % 2)) & 15);
+  };
+  return walk_int8(level, int8_blocks(x, r.K, r.group), code, scale,
+                   r.weight == '4' ? &offset : nullptr);
 }
 
 // Some results of the last row against the slow walk.
@@ -273,7 +338,9 @@ bool right(const Row& r, const Level& level, const Planes& planes, const char* w
     for (unsigned k = 0; k < r.K; ++k)
       row[k] = weight_at(level, r, planes, w, is_nk(r) ? size_t(n) * r.K + k : size_t(k) * r.N + n);
     const float* last = x + size_t(r.M - 1) * r.K;
-    const float want = (is_nk(r) ? walk_lane16 : walk_chain)(level, last, row.data(), r.K);
+    const float want = by_int8(r)
+                           ? by_int8_at(level, r, planes, w, last, n)
+                           : (is_nk(r) ? walk_lane16 : walk_chain)(level, last, row.data(), r.K);
     if (!same(want, out[size_t(r.M - 1) * r.N + n]) || want == 0) return false;
   }
   return true;
@@ -302,7 +369,7 @@ bool measure(Machine& m, const Row& r, const Options& o, char* memory) {
   const Planes planes(r);
   const Level level{std::string(m.table.level) == "fma"};
   Random random;
-  const size_t copies = r.M == 1 ? std::max<size_t>(1, kStreamed / planes.total) : 1;
+  const size_t copies = streams(r) ? std::max<size_t>(1, kStreamed / planes.total) : 1;
   fill(r, planes, memory, random);
   for (size_t c = 1; c < copies; ++c) std::memcpy(memory + c * planes.total, memory, planes.total);
   std::vector<float> x(size_t(r.M) * r.K), out(size_t(r.M) * r.N);
@@ -310,7 +377,8 @@ bool measure(Machine& m, const Row& r, const Options& o, char* memory) {
   std::vector<void*> buffers = {x.data(), nullptr};
   buffers.resize(r.weight == '4' ? 5 : r.weight == '8' ? 3 : 2);
   buffers.push_back(out.data());
-  Call call(m, r.kernel, {r.M, r.K, r.N, is_nk(r), r.group, r.zeros, 0}, buffers);
+  Call call(m, r.kernel, {r.M, r.K, r.N, is_nk(r), r.group, r.zeros, by_int8(r) ? 3u : 0u},
+            buffers);
   point(call, r, planes, memory);
   call.run(m.pool);
   if (!right(r, level, planes, memory, x.data(), out.data())) {
@@ -319,22 +387,22 @@ bool measure(Machine& m, const Row& r, const Options& o, char* memory) {
   }
   std::vector<double> seconds, ratio, peak;
   for (int round = 0; round < o.rounds; ++round) {
-    peak.push_back(r.M == 1 ? std::max(m.read_gbs(memory, copies * planes.total),
-                                       m.read_gbs(memory, copies * planes.total))
-                            : m.multiply_gflops());
+    peak.push_back(streams(r) ? std::max(m.read_gbs(memory, copies * planes.total),
+                                         m.read_gbs(memory, copies * planes.total))
+                              : m.multiply_gflops(by_int8(r)));
     const size_t calls =
-        r.M == 1 ? copies : std::max<size_t>(1, size_t(3e9) / (size_t(r.M) * r.N * r.K));
+        streams(r) ? copies : std::max<size_t>(1, size_t(3e9) / (size_t(r.M) * r.N * r.K));
     const double start = now();
     for (size_t c = 0; c < calls; ++c) {
       point(call, r, planes, memory + c % copies * planes.total);
       call.run(m.pool);
     }
     seconds.push_back((now() - start) / double(calls));
-    const double work = r.M == 1 ? double(planes.total) : 2.0 * r.M * r.N * r.K;
+    const double work = streams(r) ? double(planes.total) : 2.0 * r.M * r.N * r.K;
     ratio.push_back(100 * work / seconds.back() / 1e9 / peak.back());
   }
-  const double work = r.M == 1 ? double(planes.total) : 2.0 * r.M * r.N * r.K;
-  const char* unit = r.M == 1 ? "GB/s" : "GFLOP/s";
+  const double work = streams(r) ? double(planes.total) : 2.0 * r.M * r.N * r.K;
+  const char* unit = streams(r) ? "GB/s" : by_int8(r) ? "Gop/s" : "GFLOP/s";
   const double rate = work / median(seconds) / 1e9;
   std::printf(
       o.json

@@ -151,6 +151,50 @@ inline Int4Data int4_data(size_t weights, size_t group, DType planes, bool zeros
   return d;
 }
 
+// ---------------------------------------------------------------- activations rounded to int8
+
+struct Int8Block {
+  float step = 0;
+  int sum = 0;
+  std::vector<int> q;
+};
+inline Int8Block int8_block(const float* x, size_t group) {
+  Int8Block b;
+  b.q.assign(group, 0);
+  float most = 0;
+  bool finite = true;
+  for (size_t i = 0; i < group; ++i) {
+    finite = finite && std::isfinite(x[i]);
+    most = std::max(most, std::fabs(x[i]));
+  }
+  b.step = finite ? most / 127.0f : NAN;
+  for (size_t i = 0; i < group && finite && b.step != 0; ++i) {
+    b.q[i] = int(std::clamp(std::nearbyint(x[i] / b.step), -127.0f, 127.0f));
+    b.sum += b.q[i];
+  }
+  return b;
+}
+inline std::vector<Int8Block> int8_blocks(const float* x, size_t K, size_t group) {
+  std::vector<Int8Block> row;
+  for (size_t k = 0; k < K; k += group) row.push_back(int8_block(x + k, group));
+  return row;
+}
+// code(k), scale(g) and offset(g) of one row of the weight; offset is null without one.
+template <class Code, class Plane>
+float walk_int8(const Level& level, const std::vector<Int8Block>& row, const Code& code,
+                const Plane& scale, const Plane* offset) {
+  float a = 0;
+  for (size_t g = 0; g < row.size(); ++g) {
+    const Int8Block& b = row[g];
+    int sum = 0;
+    for (size_t i = 0; i < b.q.size(); ++i) sum += b.q[i] * code(g * b.q.size() + i);
+    const volatile float step = scale(g) * b.step, plain = b.step * float(b.sum);
+    a = level.multiply_add(step, float(sum), a);
+    if (offset) a = level.multiply_add((*offset)(g), plain, a);
+  }
+  return a;
+}
+
 // ---------------------------------------------------------------- kernels by name
 
 inline const accel_cpu::Kernel* kernel(const accel_cpu::KernelTable& table,

@@ -1,5 +1,6 @@
 // The matrix products of every kernel table, bit for bit against the slow walk of their registered
 // order.
+#include <functional>
 #include <map>
 #include <thread>
 
@@ -222,6 +223,119 @@ TEST(int4_products_with_zeros_equal_the_product_over_dequantised_weights) {
 TEST(int4_products_with_biases_equal_the_product_over_dequantised_weights) {
   for (const auto* t : tables())
     for (const size_t group : {32, 64, 128}) int4_products(*t, group, false);
+}
+
+// Blocks in turn ordinary, zero, at halves of a step, subnormal and large; row 3 holds a NaN, row 5
+// an infinity.
+static Rows int8_rows(size_t K, Random& random) {
+  Rows x(kM, K, random);
+  for (size_t i = 0; i < kM * K; ++i) {
+    const size_t kind = i / 32 % 5;
+    float& v = x.f32.as<float>()[i];
+    if (kind == 1) v = 0;
+    if (kind == 2) v = i % 32 ? float(int(random.next() >> 40) % 128) + 0.5f : 127.0f;
+    if (kind == 3) v *= 1e-42f;
+    if (kind == 4) v *= 1e30f;
+  }
+  x.f32.as<float>()[3 * K + K / 2] = NAN;
+  x.f32.as<float>()[5 * K + K - 1] = -INFINITY;
+  return x;
+}
+// code(n, k), scale(n, g), offset(n, g) or null.
+template <class Code, class Plane>
+static std::vector<float> walk_int8_rows(const Level& level, const Rows& x, size_t N, size_t group,
+                                         const Code& code, const Plane& scale,
+                                         const Plane* offset) {
+  std::vector<float> out(x.M * N);
+  for (size_t m = 0; m < x.M; ++m) {
+    const auto blocks = int8_blocks(x.row(m), x.K, group);
+    for (size_t n = 0; n < N; ++n) {
+      using Of = std::function<float(size_t)>;
+      const Of s = [&](size_t g) { return scale(n, g); };
+      const Of o = [&](size_t g) { return (*offset)(n, g); };
+      out[m * N + n] = walk_int8(
+          level, blocks, [&](size_t k) { return code(n, k); }, s, offset ? &o : nullptr);
+    }
+  }
+  return out;
+}
+using PlaneAt = std::function<float(size_t, size_t)>;
+
+static void int4_by_int8(const accel_cpu::KernelTable& table, const Rows& x, size_t N,
+                         const Int4Data& d) {
+  const size_t K = x.K, groups = K / d.group;
+  const PlaneAt scale = [&](size_t n, size_t g) {
+    return get(d.planes, d.scales.as<void>(), n * groups + g);
+  };
+  const PlaneAt offset = [&](size_t n, size_t g) {
+    const volatile float o = get(d.planes, d.offsets.as<void>(), n * groups + g), s = scale(n, g);
+    return !d.zeros || s == 0 ? o : -o * s;
+  };
+  const auto code = [&](size_t n, size_t k) {
+    const size_t i = n * K + k;
+    return int(d.codes.as<uint32_t>()[i / 8] >> (4 * (i % 8)) & 15);
+  };
+  const auto want = walk_int8_rows(level_of(table), x, N, d.group, code, scale, &offset);
+  QuantMatMulParams params{};
+  params.group = unsigned(d.group), params.zeros = d.zeros, params.activations = 3;
+  void* const offsets = d.offsets.as<void>();
+  Product p{"int4_matmul_int8_" + std::string(name_of(d.planes)),
+            {x.as(DType::F32), d.codes.as<void>(), d.scales.as<void>(), d.zeros ? offsets : nullptr,
+             d.zeros ? nullptr : offsets},
+            0,
+            K,
+            N,
+            true,
+            want.data()};
+  expect_all_rows(table, p, params);
+  p.kernel = "int4_matvec_int8_" + std::string(name_of(d.planes));
+  p.M = 1;
+  expect(table, p, params, 0);
+}
+
+static void int8_by_int8(const accel_cpu::KernelTable& table, const Rows& x, size_t N,
+                         Random& random) {
+  const size_t K = x.K, groups = K / 32;
+  const Guarded q(K * N), scales = floats(DType::F16, groups * N, random, 0.01f);
+  for (size_t i = 0; i < K * N; ++i) q.as<int8_t>()[i] = int8_t(random.next() >> 30);
+  const auto code = [&](size_t n, size_t k) { return int(q.as<int8_t>()[n * K + k]); };
+  const PlaneAt scale = [&](size_t n, size_t g) {
+    return get(DType::F16, scales.as<void>(), n * groups + g);
+  };
+  const PlaneAt* none = nullptr;
+  const auto want = walk_int8_rows(level_of(table), x, N, 32, code, scale, none);
+  QuantMatMulParams params{};
+  params.group = 32, params.activations = 3;
+  expect_all_rows(table,
+                  {"quant_matmul_int8_f32",
+                   {x.as(DType::F32), q.as<void>(), scales.as<void>()},
+                   0,
+                   K,
+                   N,
+                   true,
+                   want.data()},
+                  params);
+}
+
+// K of single runs and of more groups than are widened at once; N beside whole blocks of columns.
+static const size_t kInt8K[] = {32, 64, 96, 128, 160, 224, 576, 896, 2080, 2176};
+static const size_t kInt8N[] = {1, 3, 16, 17, 33, 48, 67};
+
+TEST(p26_40_products_by_int8_follow_int8_group) {
+  Random random;
+  for (const auto* t : tables())
+    for (const size_t K : kInt8K) {
+      const Rows x = int8_rows(K, random);
+      for (const size_t N : kInt8N) {
+        int8_by_int8(*t, x, N, random);
+        for (const size_t group : {32, 64, 128}) {
+          if (K % group) continue;
+          const DType planes = N % 3 == 0 ? DType::F32 : N % 3 == 1 ? DType::F16 : DType::BF16;
+          int4_by_int8(*t, x, N, int4_data(K * N, group, planes, N % 2 == 0, random));
+          int4_by_int8(*t, x, N, int4_data(K * N, group, DType::F16, N % 2 == 1, random));
+        }
+      }
+    }
 }
 
 // Low nibble first: only the code that a one-hot row selects is seen.

@@ -199,9 +199,7 @@ static void grouped_by_int8(const KernelArgs* args, const Weight& all, u32 chunk
   const u32 group = quant_params(args->params)->group;
   const Int8Activations a = int8_activations(args);
   const auto run = [&](const Product& p, u64 begin, const auto& weight, const Rect& r) {
-    const u64 block = begin * (p.K / group);
-    const Int8Activations own = {a.q + begin * p.K, a.scale + block, a.sum + block};
-    int8_rectangle<Int4>(p, weight, own, group, r, local);
+    int8_rectangle<Int4>(p, weight, int8_from(a, begin, 0, 0), group, r, local);
     if (!p.bias) return;
     for (u64 m = 0; m < p.M; ++m)
       for (u32 n = r.n0; n < r.n1; ++n) p.out[m * p.N + n] += p.bias[n];

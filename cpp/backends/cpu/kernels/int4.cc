@@ -9,6 +9,11 @@ namespace ISA {
 #include "backends/cpu/kernels/product_nk.inl"
 #include "backends/cpu/kernels/product_kn.inl"
 #include "backends/cpu/kernels/product_narrow.inl"
+#include "backends/cpu/kernels/product_int8.inl"
+#include "backends/cpu/kernels/product_int8_round.inl"
+#include "backends/cpu/kernels/product_int8_tile.inl"
+#include "backends/cpu/kernels/product_int8_stream.inl"
+#include "backends/cpu/kernels/product_int8_run.inl"
 #include "backends/cpu/kernels/product_panels.inl"
 #include "backends/cpu/kernels/int4.inl"
 // clang-format on

@@ -290,19 +290,21 @@ static void kn_int4(const KernelArgs* args, u32 chunk, u32 n_chunks, void* local
   quant_kn_run<float>(p, args, int4_weight_of<Plane>(args), r, local);
 }
 
-// The weight as the int8 product reads it: s * code + b, b being -z * s of a zero point, or z where
-// s is 0.
+// The weight as the int8 product reads it: s * code + b.
 template <class Plane>
 struct Int4Columns {
   const char* bytes;
   u64 row_bytes;
   Int4Weight<Plane> weight;
-  ACCEL_INLINE void planes(u64 first, u32 groups, u32 column, const Int8Tile& tile) const {
-    for (u32 g = 0; g < groups; ++g) {
-      const float s = widen_one(weight.scales[first + g]), o = widen_one(weight.offsets[first + g]);
-      tile.scales[16 * g + column] = s;
-      tile.offsets[16 * g + column] = !weight.zeros || s == 0.0f ? o : -o * s;
-    }
+  ACCEL_INLINE void planes(u64 first, u32 of_row, u32 groups, u32 columns,
+                           const Int8Planes& to) const {
+    int8_plane(weight.scales + first, of_row, groups, columns, to.scales);
+    int8_plane(weight.offsets + first, of_row, groups, columns, to.offsets);
+    if (weight.zeros) int8_from_zeros(to, groups);
+  }
+  ACCEL_INLINE void fetch(u64 first, u32 groups) const {
+    int8_fetch(weight.scales + first, groups);
+    int8_fetch(weight.offsets + first, groups);
   }
 };
 template <class Plane>

@@ -91,9 +91,11 @@ struct Int8Columns {
   const char* bytes;
   u64 row_bytes;
   const f16* scales;
-  ACCEL_INLINE void planes(u64 first, u32 groups, u32 column, const Int8Tile& tile) const {
-    for (u32 g = 0; g < groups; ++g) tile.scales[16 * g + column] = widen_one(scales[first + g]);
+  ACCEL_INLINE void planes(u64 first, u32 of_row, u32 groups, u32 columns,
+                           const Int8Planes& to) const {
+    int8_plane(scales + first, of_row, groups, columns, to.scales);
   }
+  ACCEL_INLINE void fetch(u64 first, u32 groups) const { int8_fetch(scales + first, groups); }
 };
 static void int8_by_int8(const KernelArgs* args, u32 chunk, u32 n_chunks, void* local) {
   const Product p = int8_product(args);
