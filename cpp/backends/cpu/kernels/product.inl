@@ -40,7 +40,7 @@ enum {
   kProductLeast = 64,     // where more chunks are wanted
   kProductRows = 96,
   kStripsNk = 8,           // of a thread, for one activation row
-  kStripsKn = 1,           // one, because long pieces of the rows of w are read
+  kStripsKn = 2,           // fewer, because long pieces of the rows of w are read
   kProductWork = 1 << 15,  // multiply-adds that are worth a chunk
 };
 

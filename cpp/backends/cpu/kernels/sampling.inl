@@ -4,7 +4,7 @@
 
 // Running sums in blocks of 256: inside a block one chain from +0; block totals are added to a
 // carry from +0. Phase one sums the blocks, phase two walks the carries and then one block.
-enum { kSampleBlock = 256 };
+enum { kSampleBlock = 256, kSampleGrain = 65536 };  // adding is worth a second thread in long rows
 struct BlockTotal {
   float total;
   u32 negative;  // a weight below zero: running sums may fall, so the shortcut over blocks does not
@@ -19,7 +19,7 @@ static u64 sample_shared(const void* params) {
 }
 static u32 sample_chunks(const void* params, u32 threads) {
   const RowsParams& p = *(const RowsParams*)params;
-  return chunks_of((u64)p.rows * p.width, kGrain, threads);
+  return chunks_of((u64)p.rows * p.width, kSampleGrain, threads);
 }
 // The weights of a block that are no zero, one bit each, and whether one is below zero. A chain
 // that starts at +0 is not changed by a zero of either sign, so it may pass them over.
@@ -34,7 +34,7 @@ static ACCEL_INLINE BlockLive block_live(const float* w, u64 n) {
   for (u64 i = 0; i < n; i += 16) {
     const F16x v = n - i >= 16 ? load(w + i) : load_n(w + i, (int)(n - i));
     live.words[i / 16] = mask_bits(!(v == zero));
-    live.count += (u32)__builtin_popcount(live.words[i / 16]);
+    live.count += bit_count(live.words[i / 16]);
     negative = negative | (v < zero);
   }
   live.negative = any(negative);

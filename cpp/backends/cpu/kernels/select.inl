@@ -285,7 +285,7 @@ static float group_bound(const float* groups, u32 k) {
   for (u32 bit = 1u << 31; bit; bit >>= 1) {
     const I16x least = isplat((int)(found | bit)) ^ top;
     u32 below = 0;
-    for (int i = 0; i < 8; ++i) below += (u32)__builtin_popcount(mask_bits(keys[i] < least));
+    for (int i = 0; i < 8; ++i) below += bit_count(mask_bits(keys[i] < least));
     if (kGroups - below >= k) found |= bit;
   }
   return __builtin_bit_cast(float, found >> 31 ? found & 0x7fffffffu : ~found);

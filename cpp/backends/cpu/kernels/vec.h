@@ -202,6 +202,16 @@ static ACCEL_INLINE u32 mask_bits(M16x m) {
   for (int i = 0; i < kParts; ++i) all |= v_mbits(m.p[i]) << (i * kLanes);
   return all;
 }
+// Bits that are set, without a call into the compiler's library where no instruction counts them.
+static ACCEL_INLINE u32 bit_count(u32 m) {
+#if defined(__POPCNT__)
+  return (u32)__builtin_popcount(m);
+#else
+  m = m - (m >> 1 & 0x55555555u);
+  m = (m & 0x33333333u) + (m >> 2 & 0x33333333u);
+  return ((m + (m >> 4)) & 0x0f0f0f0fu) * 0x01010101u >> 24;
+#endif
+}
 static ACCEL_INLINE bool any(M16x m) {
   return mask_bits(m) != 0;
 }
