@@ -92,11 +92,11 @@ def square(rt, record):
 
 NOT_FUSED = {
     "reads another product of the run": lambda b, x, w: T.add(x @ w, (x @ w) @ w),
-    "reads a transposed result": lambda b, x, w: T.add(
-        x, T.contiguous(T.transpose(x @ w, 0, 1))
-    ),
+    "reads a transposed result": lambda b, x, w: T.add(x, T.contiguous(T.transpose(x @ w, 0, 1))),
     "reads one row of the result": lambda b, x, w: T.add(x, T.slice(x @ w, 0, 3, 4)),
-    "reads rows twice": lambda b, x, w: T.rms_norm(x @ w, T.reshape(T.slice(x, 0, 0, 1), [64]), eps=1e-5),
+    "reads rows as a whole": lambda b, x, w: T.rms_norm(
+        x @ w, T.reshape(T.slice(x, 0, 0, 1), [64]), eps=1e-5
+    ),
 }
 
 

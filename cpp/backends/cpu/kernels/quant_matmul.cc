@@ -21,25 +21,35 @@ namespace ISA {
 KERNELS_BEGIN(quant_matmul)
 // clang-format off
 KERNEL_PRODUCT(quant_matmul_nk_f32, pack_chunks, quant_nk_pack<float>,
-               (nk_int8<float>), quant_nk_shared, nk_local, product_owns<kNkRows>, quant_packs_alike)
+               (nk_int8<float>), quant_nk_shared, nk_local,
+               product_owns<kNkRows>, quant_packs_alike)
 KERNEL_PRODUCT(quant_matmul_nk_f16, pack_chunks, quant_nk_pack<f16>,
-               (nk_int8<f16>), quant_nk_shared, nk_local, product_owns<kNkRows>, quant_packs_alike)
+               (nk_int8<f16>), quant_nk_shared, nk_local,
+               product_owns<kNkRows>, quant_packs_alike)
 KERNEL_PRODUCT(quant_matmul_nk_any_f32, pack_chunks, quant_nk_pack<float>,
-               (nk_any_int8<float>), quant_nk_shared, nk_local, product_owns<kNkRows>, quant_packs_alike)
+               (nk_any_int8<float>), quant_nk_shared, nk_local,
+               product_owns<kNkRows>, quant_packs_alike)
 KERNEL_PRODUCT(quant_matmul_nk_any_f16, pack_chunks, quant_nk_pack<f16>,
-               (nk_any_int8<f16>), quant_nk_shared, nk_local, product_owns<kNkRows>, quant_packs_alike)
+               (nk_any_int8<f16>), quant_nk_shared, nk_local,
+               product_owns<kNkRows>, quant_packs_alike)
 KERNEL_PRODUCT(quant_matmul_kn_f32, pack_chunks, quant_kn_pack<float>,
-               (kn_int8<float>), quant_kn_shared, kn_local, product_owns<kKnRows>, quant_packs_alike)
+               (kn_int8<float>), quant_kn_shared, kn_local,
+               product_owns<kKnRows>, quant_packs_alike)
 KERNEL_PRODUCT(quant_matmul_kn_f16, pack_chunks, quant_kn_pack<f16>,
-               (kn_int8<f16>), quant_kn_shared, kn_local, product_owns<kKnRows>, quant_packs_alike)
+               (kn_int8<f16>), quant_kn_shared, kn_local,
+               product_owns<kKnRows>, quant_packs_alike)
 KERNEL_PRODUCT(quant_matmul_int8_f32, int8_chunks, (int8_round<false, float>),
-               int8_by_int8, int8_shared, int8_local, product_owns<kInt8Rows>, quant_packs_alike)
+               int8_by_int8, int8_shared, int8_local,
+               product_owns<kInt8Rows>, quant_packs_alike)
 KERNEL_PRODUCT(quant_matmul_int8_f16, int8_chunks, (int8_round<false, f16>),
-               int8_by_int8, int8_shared, int8_local, product_owns<kInt8Rows>, quant_packs_alike)
+               int8_by_int8, int8_shared, int8_local,
+               product_owns<kInt8Rows>, quant_packs_alike)
 KERNEL_PRODUCT(quant_matmul_kn_panels_f32, pack_chunks, quant_kn_pack<float>,
-               (kn_int8_panels<float>), quant_kn_shared, kn_local, panel_owns, quant_packs_alike)
+               (kn_int8_panels<float>), quant_kn_shared, kn_local,
+               panel_owns, quant_packs_alike)
 KERNEL_PRODUCT(quant_matmul_kn_panels_f16, pack_chunks, quant_kn_pack<f16>,
-               (kn_int8_panels<f16>), quant_kn_shared, kn_local, panel_owns, quant_packs_alike)
+               (kn_int8_panels<f16>), quant_kn_shared, kn_local,
+               panel_owns, quant_packs_alike)
 // clang-format on
 KERNELS_END
 }  // namespace ISA
