@@ -108,39 +108,42 @@ static bool fits_shape(const py::array& array, const Shape& shape) {
 std::optional<Problem> in_place_problem(const PortDesc& port, const HostArray& a, bool written) {
   const std::string& name = port.name;
   const DType dtype = port.dtype;
-  const std::string is = name + " is a " + a.type_text() + " array";
-  const std::string numpy_name =
-      dtype == DType::BF16
-          ? "ml_dtypes.bfloat16"
-          : "numpy." + py::str(numpy_dtype(dtype).attr("name")).cast<std::string>();
+  // Only a problem needs its words: numpy takes microseconds for the name of a type.
+  const auto is = [&] { return name + " is a " + a.type_text() + " array"; };
+  const auto numpy_name = [&]() -> std::string {
+    if (dtype == DType::BF16) return "ml_dtypes.bfloat16";
+    return "numpy." + py::str(numpy_dtype(dtype).attr("name")).cast<std::string>();
+  };
   if (a.dtype != dtype)
     return Problem{"dtype", name,
-                   is + " and must be " + name_of(dtype) + "; array.astype(" + numpy_name +
+                   is() + " and must be " + name_of(dtype) + "; array.astype(" + numpy_name() +
                        ") makes the copy"};
   if (py::hasattr(a.array, "mask"))
     return Problem{"layout", name,
-                   is + " with a mask and must be without one; array.filled() makes the copy"};
+                   is() + " with a mask and must be without one; array.filled() makes the copy"};
   if (a.count == 0)
     return Problem{"too_small", name,
-                   is + " and must have at least " + std::to_string(port.shape.elements()) +
+                   is() + " and must have at least " + std::to_string(port.shape.elements()) +
                        " elements (" + Type{dtype, port.shape}.to_string() + ")"};
   if (!fits_shape(a.array, port.shape))
     return Problem{"layout", name,
-                   is + " and must be " + port.shape.to_string() +
+                   is() + " and must be " + port.shape.to_string() +
                        " or flat; array.reshape(...) gives it that shape"};
   if (!a.contiguous)
     return Problem{"layout", name,
-                   is + " with strides and must be C-contiguous; "
-                        "numpy.ascontiguousarray(array) makes the copy"};
+                   is() +
+                       " with strides and must be C-contiguous; "
+                       "numpy.ascontiguousarray(array) makes the copy"};
   if (!a.aligned)
     return Problem{"alignment", name,
-                   is + " at an odd address and must be aligned to " +
+                   is() + " at an odd address and must be aligned to " +
                        std::to_string(size_of(dtype)) +
                        " bytes; array.copy() makes an aligned one"};
   if (written && !a.writable)
     return Problem{"read_only", name,
-                   is + " that cannot be written and must be writable; "
-                        "array.copy() makes a writable one"};
+                   is() +
+                       " that cannot be written and must be writable; "
+                       "array.copy() makes a writable one"};
   return std::nullopt;
 }
 

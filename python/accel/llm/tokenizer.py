@@ -6,6 +6,7 @@ refused by name. The tokenizers and jinja2 packages are imported when they are f
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -92,7 +93,6 @@ class Tokenizer:
             if k in (CONTROL, UNKNOWN) and t
         )
         self._first_chars = {t[0] for t in parsed}
-        self._model = self._build()
         token = lambda i: "" if i is None else self._tokens[i]  # noqa: E731
         self._template = ChatTemplate(
             path,
@@ -149,16 +149,15 @@ class Tokenizer:
             raise keys.bad("ggml.eos_token_ids", ids, f"a list of ids below {len(self._tokens)}")
         return ids
 
-    def _read_merges(self, lines: list[str]) -> list[tuple[str, str]]:
-        merges = [tuple(line.split(" ")) for line in lines]
+    def _read_merges(self, lines: list[str]) -> list[str]:
         ids = self._ids
-        for i, pair in enumerate(merges):
-            known = len(pair) == 2 and pair[0] in ids and pair[1] in ids
-            if not known or pair[0] + pair[1] not in ids:
+        for i, line in enumerate(lines):
+            left, space, right = line.partition(" ")
+            if not space or left not in ids or right not in ids or left + right not in ids:
                 raise format_error(
-                    self._path, f"merge {i} is {lines[i]!r} and must join two tokens to a third"
+                    self._path, f"merge {i} is {line!r} and must join two tokens to a third"
                 )
-        return merges
+        return lines
 
     def _special(self, keys: Keys, name: str) -> int | None:
         key = f"ggml.{name}_token_id"
@@ -190,12 +189,13 @@ class Tokenizer:
         longest_first = sorted(texts, key=len, reverse=True)
         return re.compile("(" + "|".join(map(re.escape, longest_first)) + ")")
 
-    def _build(self):
+    @functools.cached_property
+    def _model(self):
+        """Made at the first text: ids alone need none of it. Two threads may make it twice."""
         tokenizers = need("tokenizers")
-        bpe = tokenizers.models.BPE(vocab=self._ids, merges=self._merges)
-        model = tokenizers.Tokenizer(bpe)
+        merges = [tuple(line.split(" ")) for line in self._merges]
+        model = tokenizers.Tokenizer(tokenizers.models.BPE(vocab=self._ids, merges=merges))
         model.pre_tokenizer = PRE[self._pre](tokenizers.pre_tokenizers)
-        self._merges = []  # the model has its own copy
         return model
 
     # ------------------------------------------------------------------ members
