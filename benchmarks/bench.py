@@ -145,6 +145,7 @@ def keep(record: dict) -> None:
     record = record | {
         "rows": sorted(made + kept, key=lambda r: (r["threads"], ORDER.get(head(r), len(ORDER)))),
         "facts": old["facts"] | record["facts"],
+        "measured": old.get("measured", {}) | dict.fromkeys(record["facts"], record["commit"]),
         "ceilings": [ceilings[t] for t in sorted(ceilings)],
     }
     FIGURES.write_text(json.dumps(record, indent=1) + "\n")

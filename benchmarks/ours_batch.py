@@ -15,6 +15,7 @@ import accel
 import numpy as np
 from accel import bench, llm
 from accel import tensor as T
+from batches import decode
 from reference import arguments
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -95,20 +96,6 @@ class Batch:
         self.plan.submit(self.bound).wait()
         return self.tokens.tolist(), time.perf_counter() - begin
 
-    def decode(self, prompts: list[list[int]], tokens: int) -> tuple[list[list[int]], list[float]]:
-        """Prompts of one length, token by token; the ids made, and the seconds of their steps."""
-        made, seconds = [], []
-        ids = [p[0] for p in prompts]
-        for at in range(len(prompts[0]) + tokens - 1):
-            following, spent = self.step(ids, at)
-            if at + 1 < len(prompts[0]):
-                ids = [p[at + 1] for p in prompts]
-                continue
-            made.append(following)
-            seconds.append(spent)
-            ids = following
-        return made, seconds
-
     def products_share(self, ids: list[int], at: int) -> float:
         """The part of a step that its products take, from a trace of a few steps."""
         with tempfile.TemporaryDirectory() as folder:
@@ -147,7 +134,7 @@ def main() -> None:
     device = accel.open_cpu(threads=options.threads)
     model = Narrow(path, options.activations)
     batch = Batch(model, device, len(prompts), len(prompts[0]) + tokens)
-    made, seconds = batch.decode(prompts, tokens)
+    made, seconds = decode(batch.step, prompts, tokens)
     ops, alone_s = check(path, device, options.activations, prompts, made)
     result = {
         "engine": "accel",

@@ -12,6 +12,7 @@ import time
 
 import numpy as np
 import xllamacpp
+from batches import decode
 from reference import arguments
 
 PARAMS = 1024  # bytes, more than any structure of parameters takes; only those known are set
@@ -102,19 +103,8 @@ class Llama:
         return [int(np.ctypeslib.as_array(r, (self.vocab,)).argmax()) for r in rows], spent
 
     def decode(self, prompts: list[list[int]], tokens: int, first: int = 0):
-        """Prompts of one length, token by token; the ids made, and the seconds of their steps."""
         self.clear()
-        made, seconds = [], []
-        ids = [p[0] for p in prompts]
-        for at in range(len(prompts[0]) + tokens - 1):
-            following, spent = self.step(ids, at, first)
-            if at + 1 < len(prompts[0]):
-                ids = [p[at + 1] for p in prompts]
-                continue
-            made.append(following)
-            seconds.append(spent)
-            ids = following
-        return made, seconds
+        return decode(lambda ids, at: self.step(ids, at, first), prompts, tokens)
 
 
 def main() -> None:

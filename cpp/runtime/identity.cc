@@ -176,7 +176,6 @@ Identity identity(const Builder& builder, const CompileOptions& options) {
   check_compile_options("identity", options, runtime->device());
   Limits limits = runtime->device()->limits();
   limits.pack = options.pack;
-  limits.fuse &= options.fuse;
   const PlanData selected = select_kernels(builder.finish(), limits);
   return identity_of(selected, *runtime->device(), options);
 }

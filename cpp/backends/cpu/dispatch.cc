@@ -1,7 +1,5 @@
 // Running the dispatches of a program: one step, several without a conflict, or a group whose
 // elementwise steps follow its products piece by piece.
-#include <algorithm>
-
 #include "backends/cpu/program.h"
 
 namespace accel {
@@ -18,34 +16,14 @@ std::optional<Error> CpuProgram::check(const Step& step, const Execution& e) con
   return check_data(checks_[size_t(step.check)], e.table + step.operand);
 }
 
-namespace {
-struct PhaseCall {
-  void (*run)(const KernelArgs*, accel_cpu::u32, accel_cpu::u32, void*);
-  const KernelArgs* args;
-  uint32_t n_chunks;
-  char* local;
-  int64_t stride;
-};
-void run_chunk(void* context, uint32_t chunk, uint32_t thread) {
-  const PhaseCall& c = *static_cast<const PhaseCall*>(context);
-  c.run(c.args, chunk, c.n_chunks, c.local + thread * c.stride);
-}
-}  // namespace
-
-void CpuProgram::run_phase(const Step& step, int phase, const KernelArgs& args) {
-  const uint32_t n = step.chunks[phase];
-  PhaseCall call{step.kernel->phases[phase].run, &args, n, static_cast<char*>(local_.get()),
-                 local_stride_};
-  if (n == 1) call.run(&args, 0, 1, call.local);
-  else core_->pool.run(n, run_chunk, &call);
-}
-
 // By itself, whatever its dispatch: nothing is packed for it.
 std::optional<Error> CpuProgram::run_step(const Step& step, const Execution& e) {
   if (auto bad = check(step, e)) return bad;
-  const KernelArgs args = args_of(step, e);
-  run_phase(step, 0, args);
-  if (step.chunks[1]) run_phase(step, 1, args);
+  args_.assign(1, args_of(step, e));
+  for (int phase = 0; phase < 2 && step.chunks[phase]; ++phase) {
+    add_part(step, phase, args_[0]);
+    run_parts();
+  }
   return std::nullopt;
 }
 
@@ -78,7 +56,7 @@ std::optional<Error> CpuProgram::run_dispatch(const Dispatch& dispatch, const Ex
 }
 
 void CpuProgram::add_part(const Step& step, int phase, const KernelArgs& args) {
-  parts_.push_back({&step, phase, step.chunks[phase], part_chunks_, &args});
+  parts_.push_back({&step, phase, part_chunks_, &args});
   part_chunks_ += step.chunks[phase];
 }
 
@@ -87,8 +65,8 @@ void CpuProgram::run_part_chunk(void* program, uint32_t chunk, uint32_t thread) 
   size_t i = p.parts_.size() - 1;
   while (p.parts_[i].before > chunk) --i;
   const Part& part = p.parts_[i];
-  part.step->kernel->phases[part.phase].run(part.args, chunk - part.before, part.chunks,
-                                            p.local_of(thread));
+  part.step->kernel->phases[part.phase].run(part.args, chunk - part.before,
+                                            part.step->chunks[part.phase], p.local_of(thread));
 }
 
 // Parts of one chunk each are too small to be worth another thread.

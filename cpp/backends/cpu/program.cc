@@ -80,6 +80,9 @@ void CpuProgram::add_to_dispatch(const PlanData& plan, size_t i) {
   if (starts) dispatches_.push_back({i, 0, false});
   Dispatch& dispatch = dispatches_.back();
   ++dispatch.count;
+  // A submission allocates nothing.
+  args_.reserve(dispatch.count);
+  parts_.reserve(dispatch.count);
   dispatch.group |= c.follows;
   if (step.kernel->local_bytes)
     local_stride_ =

@@ -57,7 +57,7 @@ class CpuProgram : public Program {
   struct Part {
     const Step* step;
     int phase;
-    uint32_t chunks, before;
+    uint32_t before;
     const accel_cpu::KernelArgs* args;
   };
   void resolve(const PlanData& plan);
@@ -70,7 +70,6 @@ class CpuProgram : public Program {
   accel_cpu::KernelArgs args_of(const Step& step, const Execution& execution) const;
   std::optional<Error> check(const Step& step, const Execution& execution) const;
   std::optional<Error> run_step(const Step& step, const Execution& execution);
-  void run_phase(const Step& step, int phase, const accel_cpu::KernelArgs& args);
   std::optional<Error> run_dispatch(const Dispatch& dispatch, const Execution& execution);
   void add_part(const Step& step, int phase, const accel_cpu::KernelArgs& args);
   void run_parts();
