@@ -4,7 +4,9 @@
 namespace accel::planner {
 
 void barriers(PlanData& p) {
-  const std::vector<bool> needed = place_barriers(memory_touches(p));
+  std::vector<int> groups;
+  for (const Step& step : p.steps) groups.push_back(step.group);
+  const std::vector<bool> needed = place_barriers(memory_touches(p), groups);
   for (size_t s = 0; s < p.steps.size(); ++s) p.steps[s].barrier_before = needed[s];
 }
 

@@ -182,15 +182,18 @@ int64_t interval_peak(const std::vector<Transient>& transients, int64_t alignmen
   return peak;
 }
 
-std::vector<bool> place_barriers(const std::vector<Touches>& steps) {
+std::vector<bool> place_barriers(const std::vector<Touches>& steps,
+                                 const std::vector<int>& groups) {
   const std::vector<bool> written = written_resources(steps);
   std::vector<Touches> open(written.size());  // by resource, since the last barrier
   std::vector<int> dirty;                     // resources with open touches
   std::vector<bool> barriers(steps.size(), false);
   for (size_t s = 0; s < steps.size(); ++s) {
     bool barrier = s == 0;
-    for (const Touch& t : steps[s])
-      for (const Touch& o : open[size_t(t.resource)]) barrier |= conflict(t, o);
+    for (size_t g = s; g < steps.size() && (g == s || (!groups.empty() && groups[g] == int(s)));
+         ++g)
+      for (const Touch& t : steps[g])
+        for (const Touch& o : open[size_t(t.resource)]) barrier |= conflict(t, o);
     if (barrier) {
       for (int r : dirty) open[size_t(r)].clear();
       dirty.clear();

@@ -94,7 +94,9 @@ Packing pack_apart(const std::vector<Transient>& transients, int64_t alignment);
 int64_t interval_peak(const std::vector<Transient>& transients, int64_t alignment);
 
 // A barrier before a step that conflicts with a step since the last barrier, and one at the head,
-// which orders the submission after the one before it.
-std::vector<bool> place_barriers(const std::vector<Touches>& steps);
+// which orders the submission after the one before it. Steps of a group (groups[s] is its first
+// step, or -1) start together: what one of them waits for, before the group, all do.
+std::vector<bool> place_barriers(const std::vector<Touches>& steps,
+                                 const std::vector<int>& groups = {});
 
 }  // namespace accel::planner

@@ -177,6 +177,16 @@ TEST(one_barrier_settles_every_hazard_before_it) {
   CHECK_EQ(text_of(place_barriers(steps)), "0 2");
 }
 
+TEST(p26_02_a_group_waits_as_one_for_what_any_of_its_steps_needs) {
+  // Step 2 reads what step 0 writes and starts together with step 1, which waits for nothing.
+  const std::vector<Touches> steps{{writes(0, 0, 8)},
+                                   {writes(1, 0, 8)},
+                                   {reads(0, 0, 8), writes(2, 0, 8)},
+                                   {reads(1, 0, 8), reads(2, 0, 8), writes(3, 0, 8)}};
+  CHECK_EQ(text_of(place_barriers(steps)), "0 2 3");
+  CHECK_EQ(text_of(place_barriers(steps, {-1, 1, 1, 1})), "0 1 3");
+}
+
 // ---------------------------------------------------------------- brute force
 
 using Random = std::mt19937_64;
@@ -354,4 +364,36 @@ TEST(bits_cross_word_boundaries) {
   const Reach reach(200, find_edges(chain));
   for (int a = 0; a < 200; ++a)
     for (int b = 0; b < 200; ++b) CHECK_EQ(reach.precedes(a, b), a < b);
+}
+
+// Runs of steps as groups, of which each index is that of its first step.
+static std::vector<int> random_groups(Random& r, size_t steps) {
+  std::vector<int> groups(steps, -1);
+  for (size_t s = 0; s < steps; ++s) {
+    if (below(r, 2)) continue;
+    const size_t end = std::min(steps, s + 1 + size_t(below(r, 4)));
+    for (size_t t = s; t < end; ++t) groups[t] = int(s);
+    s = end - 1;
+  }
+  return groups;
+}
+
+TEST(p26_02_barriers_of_20000_random_plans_stand_before_groups_or_between_their_own_steps) {
+  Random r(2);
+  int moved = 0, inside = 0;
+  for (int trial = 0; trial < 20000; ++trial) {
+    const auto steps = random_steps(r, 1 + below(r, 4));
+    const std::vector<int> groups = random_groups(r, steps.size());
+    const std::vector<bool> barriers = place_barriers(steps, groups);
+    CHECK(fenced(steps, barriers));
+    moved += barriers != place_barriers(steps);
+    for (size_t s = 1; s < steps.size(); ++s) {
+      if (!barriers[s] || groups[s] < 0 || groups[s] == int(s)) continue;
+      bool own = false;
+      for (size_t t = size_t(groups[s]); t < s; ++t) own |= conflicting(steps[t], steps[s]);
+      CHECK(own);
+      ++inside;
+    }
+  }
+  CHECK(moved > 500 && inside > 500);
 }
