@@ -91,27 +91,23 @@ uint16_t half_at(const uint8_t* p) {
   return v;
 }
 
-// Eight bytes, each with a nibble in its low half, to one word of eight codes, the first one
-// lowest.
-uint32_t pack_nibbles(uint64_t v) {
-  v = (v | v >> 4) & 0x00ff00ff00ff00ffull;
-  v = (v | v >> 8) & 0x0000ffff0000ffffull;
-  return uint32_t(v | v >> 16);
-}
+typedef uint16_t Pairs __attribute__((vector_size(kNibbleBytes)));
+typedef uint8_t Bytes __attribute__((vector_size(kNibbleBytes / 2)));
 
-// The low or the high nibbles of `count` bytes to words of codes.
-void pack_half(const uint8_t* bytes, int count, int shift, uint32_t* codes) {
-  for (int i = 0; i < count; i += 8) {
-    uint64_t eight;
-    std::memcpy(&eight, bytes + i, 8);
-    codes[i / 8] = pack_nibbles(eight >> shift & 0x0f0f0f0f0f0f0f0full);
-  }
+// The low or the high nibbles of 16 bytes to two words of codes, the first code lowest: of two
+// bytes at a time the nibbles side by side.
+void pack_half(const uint8_t* bytes, int shift, uint32_t* codes) {
+  Pairs pairs;
+  std::memcpy(&pairs, bytes, sizeof pairs);
+  pairs = pairs >> shift & 0x0f0f;
+  const Bytes packed = __builtin_convertvector((pairs | pairs >> 4) & 0xff, Bytes);
+  std::memcpy(codes, &packed, sizeof packed);
 }
 
 // Byte j of a block holds element j in its low half and element 16 + j in its high half.
 void unpack_block(const uint8_t* nibbles, uint32_t* codes) {
-  pack_half(nibbles, kNibbleBytes, 0, codes);
-  pack_half(nibbles, kNibbleBytes, 4, codes + 2);
+  pack_half(nibbles, 0, codes);
+  pack_half(nibbles, 4, codes + 2);
 }
 
 struct Planes {
@@ -155,7 +151,9 @@ void convert_q4_k(const uint8_t* p, const Planes& out, int64_t b) {
   for (int g = 0; g < 8; ++g) {
     scales[g] = d * packed.scale[g];
     biases[g] = -(dmin * packed.low[g]);
-    pack_half(p + 16 + g / 2 * 32, kBlock, g % 2 * 4, codes + g * 4);
+    const uint8_t* nibbles = p + 16 + g / 2 * kBlock;
+    pack_half(nibbles, g % 2 * 4, codes + g * 4);
+    pack_half(nibbles + kNibbleBytes, g % 2 * 4, codes + g * 4 + 2);
   }
 }
 
