@@ -389,6 +389,18 @@ def test_plans_are_compiled_when_they_are_needed(isa):
             m.plan("nope")
 
 
+def test_a_load_that_is_ended_leaves_no_thread(isa):
+    def progress(stage, done, total):
+        assert (stage, done) != ("convert", 9), "ended"
+
+    device = accel.open_cpu(threads=2, isa=isa)
+    before = threading.active_count()
+    with pytest.raises(AssertionError, match="ended") as e:
+        llm.load(checkpoint_path(), device=device, context=16, progress=progress)
+    assert threading.active_count() == before and e.tb  # which still holds every frame
+    device.close()
+
+
 def test_steps_build_and_plan_nothing_new(model):
     list(model.generate(PROMPTS["plain"], 3))
     before = model._engine.runtime.counters()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
 
 import numpy as np
@@ -111,10 +112,11 @@ class Weights:
         self.bytes = 0
         self._device, self._file = device, file
         self._buffers: list = []
-        for i, (part, planes) in enumerate(zip(parts, self._converted(parts), strict=True)):
-            self._hold(part, planes)
-            if progress:
-                progress("convert", i + 1, len(parts))
+        with closing(self._converted(parts)) as converted:  # which has threads, whatever happens
+            for i, (part, planes) in enumerate(zip(parts, converted, strict=True)):
+                self._hold(part, planes)
+                if progress:
+                    progress("convert", i + 1, len(parts))
         file.release()
 
     def constant(self, name: str, array: np.ndarray) -> None:
