@@ -12,10 +12,7 @@ using namespace metal;
 #pragma clang fp contract(off)
 #endif
 #include "shared/dialect.h"
-
-#define PARAMS 27   // constant: the operator's struct of shared/params
-#define SCALARS 28  // constant u32*: runtime scalars in attribute order, as bits
-#define SCRATCH 29  // device: of the command, shared by its launches
+#include "shared/places.h"
 
 // Storage types: float, half, and the bits of a bf16 as ushort.
 static inline float widen(float v) {

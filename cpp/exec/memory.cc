@@ -9,7 +9,6 @@
 #include <cstring>
 #include <new>
 
-#include "base/error.h"
 #include "exec/device.h"
 
 namespace accel {
@@ -25,7 +24,7 @@ void fail_allocation(int64_t nth) {
   g_fail_in.store(nth, std::memory_order_relaxed);
 }
 
-static bool must_fail() {
+bool allocation_must_fail() {
   if (g_fail_in.load(std::memory_order_relaxed) <= 0) return false;
   return g_fail_in.fetch_sub(1, std::memory_order_relaxed) == 1;
 }
@@ -83,21 +82,29 @@ static std::shared_ptr<void> take_lines(int64_t bytes) {
   return {p, [](void* q) { std::free(q); }};
 }
 
-std::shared_ptr<void> allocate_zeroed(int64_t bytes, int64_t limit, const std::string& what) {
+void check_bytes(int64_t bytes, int64_t limit, const std::string& what) {
   if (bytes > limit)
     throw capacity_error("too_large",
                          what + " is " + std::to_string(bytes) + " bytes and must be at most " +
                              std::to_string(limit) + " (max_bytes of the device)",
                          bytes, memory_available(), limit);
-  std::shared_ptr<void> p;
-  if (!must_fail()) p = bytes >= kPages ? map_pages(bytes) : take_lines(bytes);
-  if (p) return p;
+}
+
+Error out_of_memory(int64_t bytes, int64_t limit, const std::string& what) {
   const int64_t available = memory_available();
-  throw capacity_error("out_of_memory",
-                       what + " is " + std::to_string(bytes) +
-                           " bytes, which the system refused; " + std::to_string(available) +
-                           " bytes are available and the device allows " + std::to_string(limit),
-                       bytes, available, limit);
+  return capacity_error("out_of_memory",
+                        what + " is " + std::to_string(bytes) +
+                            " bytes, which the system refused; " + std::to_string(available) +
+                            " bytes are available and the device allows " + std::to_string(limit),
+                        bytes, available, limit);
+}
+
+std::shared_ptr<void> allocate_zeroed(int64_t bytes, int64_t limit, const std::string& what) {
+  check_bytes(bytes, limit, what);
+  std::shared_ptr<void> p;
+  if (!allocation_must_fail()) p = bytes >= kPages ? map_pages(bytes) : take_lines(bytes);
+  if (!p) throw out_of_memory(bytes, limit, what);
+  return p;
 }
 
 }  // namespace accel

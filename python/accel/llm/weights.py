@@ -109,6 +109,7 @@ class Weights:
         self.held: dict[str, Held] = {}
         self.bytes = 0
         self._device, self._file = device, file
+        self._in_place = device.info.backend == "cpu"  # others hold copies
         self._buffers: list = []
         for i, part in enumerate(parts):
             self._hold(part)
@@ -117,8 +118,7 @@ class Weights:
 
     def constant(self, name: str, array: np.ndarray) -> None:
         """A port that is not of the file."""
-        self.ports[name] = array
-        self.bytes += array.nbytes
+        self._put(name, array, array.nbytes)
 
     def _hold(self, part: Part) -> None:
         infos = [self._file.tensors[name] for name in part.stored]
@@ -141,7 +141,7 @@ class Weights:
         if part.change is not None:
             value, text = part.change(value), f"f32, {part.changed}"
         value = np.require(value, np.float32, ["C", "A"]).reshape(part.shape)
-        if np.may_share_memory(value, raw[0]):
+        if self._in_place and np.may_share_memory(value, raw[0]):
             text = "f32 in the file"
         self._put(part.port, value, value.nbytes)
         self._note(part, stored, "array", accel.F32, text)
@@ -150,7 +150,8 @@ class Weights:
         stored = infos[0].type_name
         dtype, size = _FLOATS[stored]
         if len(infos) == 1 and infos[0].offset % size == 0:
-            raw, text = self._file.blocks(infos[0].name), f"{stored.lower()} in the file"
+            raw, text = self._file.blocks(infos[0].name), stored.lower()
+            text += " in the file" if self._in_place else ""
         else:
             # Stacked, or where no element is aligned: a copy.
             raw = np.concatenate([self._file.blocks(i.name) for i in infos])
@@ -203,6 +204,9 @@ class Weights:
         self._note(part, stored, "int4", dtype, text, error, affine, planes.group)
 
     def _put(self, name: str, value: object, count: int) -> None:
+        if isinstance(value, np.ndarray) and not self._in_place:
+            value = self._device.buffer(value, label=name)
+            self._buffers.append(value)
         self.ports[name] = value
         self.bytes += count
 
