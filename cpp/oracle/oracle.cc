@@ -90,6 +90,7 @@ double depth_of(std::string_view order, double n) {
   if (n <= 0) return 0;
   if (order == "lane16") return std::ceil(n / 16) + 4;
   if (order == "lane128") return std::ceil(n / 128) + 7;
+  if (order == "lane256") return std::ceil(n / 256) + 8;
   return n;  // one chain, the deepest order there is
 }
 

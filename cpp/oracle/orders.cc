@@ -28,6 +28,7 @@ float lane_sum(const std::vector<float>& values, size_t lanes) {
 static size_t lanes_of(std::string_view order) {
   if (order == "lane16") return 16;
   if (order == "lane128") return 128;
+  if (order == "lane256") return 256;
   if (order == "chain") return 1;
   ACCEL_CHECK(!"the order has a slow walk");
   return 0;
