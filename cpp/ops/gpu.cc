@@ -57,6 +57,11 @@ void launch_rows(const Call& call, const KernelRow& row, Launches& out) {
   launch_own(row, out, uint32_t(rows_of(call.in[0])));
 }
 
+void launch_draws(const Call& call, const KernelRow& row, Launches& out) {
+  launch_rows(call, row, out);
+  out.scratch = rows_of(call.in[0]) * groups_of(width_of(call.in[0]), 256) * 8;
+}
+
 void launch_rows16(const Call& call, const KernelRow& row, Launches& out) {
   launch_own(row, out, groups_of(rows_of(call.in[0]), 16));
 }

@@ -35,6 +35,8 @@ inline Launch& launch_own(const KernelRow& row, Launches& out, uint32_t groups_x
 }
 // A thread for every few elements of the first result.
 void launch_elements(const Call& call, const KernelRow& row, Launches& out);
+// A group a row, and for each block of 256 entries its total and the carry before it.
+void launch_draws(const Call& call, const KernelRow& row, Launches& out);
 // A group a row.
 void launch_rows(const Call& call, const KernelRow& row, Launches& out);
 // Sixteen threads a row, sixteen rows a group.
