@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
 #include <new>
 
 #include "base/error.h"
@@ -18,6 +19,14 @@ static constexpr int64_t kPages = int64_t(1) << 20;  // from here on the block i
 static constexpr int64_t kHugePage = int64_t(2) << 20;
 static constexpr int64_t kAdvise = int64_t(4)
                                    << 20;  // from here on huge pages waste at most a half
+
+static constexpr int64_t kSlab = int64_t(16) << 20;
+// A sanitizer sees what is read past a block only where the block is its own.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+static constexpr bool kSlabs = false;
+#else
+static constexpr bool kSlabs = true;
+#endif
 
 static std::atomic<int64_t> g_fail_in{0};
 
@@ -83,6 +92,45 @@ static std::shared_ptr<void> take_lines(int64_t bytes) {
   return {p, [](void* q) { std::free(q); }};
 }
 
+static Error out_of_memory(int64_t bytes, int64_t limit, const std::string& what) {
+  const int64_t available = memory_available();
+  return capacity_error("out_of_memory",
+                        what + " is " + std::to_string(bytes) +
+                            " bytes, which the system refused; " + std::to_string(available) +
+                            " bytes are available and the device allows " + std::to_string(limit),
+                        bytes, available, limit);
+}
+
+// Blocks one behind the other. Nothing in a slab is given out twice, so all of it is zero; it goes
+// back as a whole with its last block.
+static std::shared_ptr<void> take_slab(int64_t bytes) {
+  struct Slab {
+    std::shared_ptr<void> memory;
+    int64_t used = 0;
+  };
+  static std::mutex mutex;
+  static std::weak_ptr<Slab> current;  // only its blocks keep it
+  const std::lock_guard<std::mutex> lock(mutex);
+  std::shared_ptr<Slab> slab = current.lock();
+  if (!slab || bytes > kSlab - slab->used) {
+    std::shared_ptr<void> memory = map_pages(kSlab);
+    if (!memory) return nullptr;
+    slab = std::make_shared<Slab>();
+    slab->memory = std::move(memory);
+    current = slab;
+  }
+  void* at = static_cast<char*>(slab->memory.get()) + slab->used;
+  slab->used += (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  return {std::move(slab), at};
+}
+
+std::shared_ptr<void> allocate_plane(int64_t bytes, const std::string& what) {
+  const int64_t limit = memory_total() > 0 ? memory_total() : INT64_MAX;
+  if (!kSlabs || bytes >= kAdvise) return allocate_zeroed(bytes, limit, what);
+  if (auto p = must_fail() ? nullptr : take_slab(bytes)) return p;
+  throw out_of_memory(bytes, limit, what);
+}
+
 std::shared_ptr<void> allocate_zeroed(int64_t bytes, int64_t limit, const std::string& what) {
   if (bytes > limit)
     throw capacity_error("too_large",
@@ -92,12 +140,7 @@ std::shared_ptr<void> allocate_zeroed(int64_t bytes, int64_t limit, const std::s
   std::shared_ptr<void> p;
   if (!must_fail()) p = bytes >= kPages ? map_pages(bytes) : take_lines(bytes);
   if (p) return p;
-  const int64_t available = memory_available();
-  throw capacity_error("out_of_memory",
-                       what + " is " + std::to_string(bytes) +
-                           " bytes, which the system refused; " + std::to_string(available) +
-                           " bytes are available and the device allows " + std::to_string(limit),
-                       bytes, available, limit);
+  throw out_of_memory(bytes, limit, what);
 }
 
 }  // namespace accel

@@ -13,6 +13,11 @@ inline constexpr int64_t kAlignment = 64;
 // aligned line.
 std::shared_ptr<void> allocate_zeroed(int64_t bytes, int64_t limit, const std::string& what);
 
+// The same for planes of a weight, of which a model has hundreds: those of some MiB and less share
+// huge pages, because what streams through small pages waits for their translation. Memory goes
+// back when all that were taken together are gone.
+std::shared_ptr<void> allocate_plane(int64_t bytes, const std::string& what);
+
 // Physical memory of the machine, and what is available now; 0 where the system does not say.
 int64_t memory_total();
 int64_t memory_available();

@@ -97,6 +97,7 @@ template <class F>
 static void for_shapes(F f) {
   for (const size_t K : kK)
     for (const size_t N : kN) f(K, N);
+  for (const size_t K : {900, 1664}) f(K, 5);  // several slices
 }
 
 static std::vector<float> widened(DType t, const Guarded& w, bool nk, size_t K, size_t N) {
@@ -223,6 +224,33 @@ TEST(int4_products_with_zeros_equal_the_product_over_dequantised_weights) {
 TEST(int4_products_with_biases_equal_the_product_over_dequantised_weights) {
   for (const auto* t : tables())
     for (const size_t group : {32, 64, 128}) int4_products(*t, group, false);
+}
+
+// Kernels for few rows and for many give the same bits.
+TEST(a_product_of_many_rows_holds_the_bits_of_few) {
+  const size_t K = 1664, N = 7, M = 34;
+  for (const auto* t : tables()) {
+    Random random;
+    const Rows x(M, K, random);
+    const Int4Data d = int4_data(K * N, 64, DType::F16, false, random);
+    std::vector<float> w(K * N);
+    for (size_t i = 0; i < K * N; ++i) w[i] = d.weight(level_of(*t), i);
+    const std::vector<float> want = walk(level_of(*t), true, x, w, N);
+    QuantMatMulParams params{};
+    params.group = 64;
+    for (size_t m = 18; m <= M; ++m)
+      for (const uint32_t chunks : {0u, 2u})
+        expect(*t,
+               {"int4_matmul_nk_f16",
+                {x.as(DType::F32), d.codes.as<void>(), d.scales.as<void>(), nullptr,
+                 d.offsets.as<void>()},
+                m,
+                K,
+                N,
+                true,
+                want.data()},
+               params, chunks);
+  }
 }
 
 // Blocks in turn ordinary, zero, at halves of a step, subnormal and large; row 3 holds a NaN, row 5

@@ -6,6 +6,7 @@ namespace ISA {
 // clang-format off
 #include "backends/cpu/kernels/product.inl"
 #include "backends/cpu/kernels/product_nk.inl"
+#include "backends/cpu/kernels/product_few.inl"
 #include "backends/cpu/kernels/product_kn.inl"
 #include "backends/cpu/kernels/matmul.inl"
 // clang-format on
