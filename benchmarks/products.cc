@@ -164,11 +164,11 @@ struct Machine {
 // One kernel with its scratch; buffers may be swapped between calls.
 struct Call {
   const accel_cpu::Kernel& kernel;
-  QuantMatMulParams params;
+  ProductParams params;
   std::vector<void*> buffers;
   std::vector<char> shared, local;
   size_t stride;
-  Call(Machine& m, const std::string& name, const QuantMatMulParams& p, std::vector<void*> b)
+  Call(Machine& m, const std::string& name, const ProductParams& p, std::vector<void*> b)
       : kernel(*products::kernel(m.table, name)),
         params(p),
         buffers(std::move(b)),
