@@ -181,7 +181,7 @@ kernel void nk_tile(PRODUCT_OPERANDS, PRODUCT_PLACE) {
     *x_to = float4(xs[0], xs[1], xs[2], xs[3]);
     *w_to = float4(ws[0], ws[1], ws[2], ws[3]);
     threadgroup_barrier(mem_flags::mem_threadgroup);
-#pragma unroll
+#pragma unroll 1  // 128 registers are enough for one step
     for (uint s = 0; s < TILE / 4; s += 4) {
       float v[16];
 #pragma unroll

@@ -1,5 +1,7 @@
 // How a product is launched on a GPU: a function for one row of activations, for few or for many,
 // all of the same bits (specs/011 section 11).
+#include <deque>
+
 #include "ops/gpu.h"
 #include "ops/grouped.h"
 #include "shared/product_tiles.h"
@@ -22,6 +24,9 @@ const Tile kKn[] = {{1, kKnFewColumns, kKnThreads},
                     {kKnFewRows, kKnFewColumns, kKnThreads},
                     {kKnManyRows, kKnManyColumns, kKnThreads}};
 const Tile kInt8[] = {{1, kInt8Columns, kInt8Threads}, {kInt8FewRows, kInt8Columns, kInt8Threads}};
+const Tile kMatrix[] = {{},
+                        {kMatrixFewRows, kMatrixColumns, kMatrixThreads},
+                        {kMatrixManyRows, kMatrixColumns, kMatrixThreads}};
 
 bool is_grouped(const Call& c) {
   return c.def->segments >= 0;
@@ -44,6 +49,17 @@ Rows rows_for(const Call& c) {
   }
   if (m == 1) return Rows::one;
   return m <= 2 * kNkFewRows || is_int8(c) ? Rows::few : Rows::many;
+}
+
+constexpr const char* kMatrix8 = "matrix8";
+bool is_matrix8(const KernelRow& row) {
+  return std::string_view(row.order) == kMatrix8;
+}
+const char* needs_matrices(const Call& c, const Limits& limits) {
+  if (!limits.simd_groups) return "needs SIMD groups that multiply matrices";
+  const int64_t k = c.in[0].shape[1], n = c.in[1].shape[weight_is_nk(c) ? 0 : 1];
+  return k % 8 || n % 8 || std::min(k, n) < 64 ? "needs K and N to be multiples of 8 from 64 on"
+                                               : nullptr;
 }
 
 // Each expert's rows, and the padding behind them, are cut into parts of their own.
@@ -108,14 +124,40 @@ void launch_rounding(const Call& c, Launches& out) {
 }  // namespace
 
 void launch_product(const Call& c, const KernelRow& row, Launches& out) {
-  const Rows rows = rows_for(c);
+  Rows rows = rows_for(c);
+  if (is_matrix8(row) && rows == Rows::one) rows = Rows::few;
   if (is_int8(c)) launch_rounding(c, out);
-  const Tile& tile = (is_int8(c) ? kInt8 : weight_is_nk(c) ? kNk : kKn)[size_t(rows)];
+  const Tile* tiles = is_int8(c) ? kInt8 : is_matrix8(row) ? kMatrix : weight_is_nk(c) ? kNk : kKn;
+  const Tile& tile = tiles[size_t(rows)];
   out.list.push_back(
       {function_of(c, row) + kSuffix[size_t(rows)],
        {uint32_t(parts_of(c, tile.rows)), groups_of(c.results[0].shape.back(), tile.columns), 1},
        tile.threads,
        places_of(c)});
+}
+
+std::vector<KernelRow> with_matrix8(std::vector<KernelRow> rows) {
+  // Both operators name the function that they share. Names live as long as the definitions.
+  static auto& names = *new std::deque<std::string>;
+  const auto metal = std::find_if(rows.begin(), rows.end(),
+                                  [](const KernelRow& r) { return r.backend == Backend::metal; });
+  const std::vector<KernelRow> all(metal, rows.end());
+  std::vector<KernelRow> made;
+  for (const KernelRow& of : all) {
+    if (of.backend != Backend::metal) continue;
+    std::string name = of.kernel;
+    names.push_back(name.replace(0, name.find('_'), "matmul_matrix8"));
+    KernelRow row = of;
+    row.kernel = row.batch_group = names.back().c_str();
+    row.order = kMatrix8;
+    row.reason =
+        "order matrix8, 8x8 matrices of a SIMD group, rows padded to eight; inside a step of eight "
+        "the hardware adds";
+    row.needs = needs_matrices;
+    made.push_back(row);
+  }
+  rows.insert(metal, made.begin(), made.end());
+  return rows;
 }
 
 }  // namespace accel

@@ -98,6 +98,10 @@ const char* int4_planes(const Call& c, const Limits&) {
 // How all of them are launched on a GPU.
 void launch_product(const Call& c, const KernelRow& row, Launches& out);
 
+// The float rows given, and in front of Metal's each of them by matrices of a SIMD group, where K
+// and N are multiples of eight and 64 at least. M takes no part: one row is padded.
+std::vector<KernelRow> with_matrix8(std::vector<KernelRow> rows);
+
 // One CPU row of a product. A kernel serves every M, so each row is a batch group of its own.
 using Reject = const char* (*)(const Call&, const Limits&);
 inline KernelRow lane16_row(const char* kernel, Reject reject) {

@@ -592,7 +592,12 @@ TEST(rows_name_kernels_and_orders) {
     for (const KernelRow& row : op_def(op).kernels) {
       const bool kn = std::string(row.kernel).find("_kn_") != std::string::npos;
       const bool int8 = std::string(row.kernel).find("_int8_") != std::string::npos;
-      CHECK_EQ(std::string(row.order), int8 ? "int8_group" : kn ? "chain" : "lane16");
+      const bool matrix = std::string(row.kernel).find("_matrix8_") != std::string::npos;
+      CHECK(!matrix || row.backend == Backend::metal);
+      CHECK_EQ(std::string(row.order), matrix ? "matrix8"
+                                       : int8 ? "int8_group"
+                                       : kn   ? "chain"
+                                              : "lane16");
       CHECK((row.backend == Backend::cpu) == (row.launches == nullptr));
       if (row.backend != Backend::cpu) continue;
       for (const auto* t : built_tables()) CHECK(kernel(*t, row.kernel) != nullptr);
@@ -601,10 +606,10 @@ TEST(rows_name_kernels_and_orders) {
 
 // A launch covers every row and column, by the function of one, of few or of many rows.
 TEST(a_gpu_launches_by_the_number_of_rows) {
-  const auto launched = [](const OpDef& def, Call c) {
+  Limits limits;
+  limits.backend = Backend::cuda;
+  const auto launched = [&](const OpDef& def, Call c) {
     c.results = def.infer(c);
-    Limits limits;
-    limits.backend = Backend::cuda;
     const KernelRow& row = *select(c, limits, Site()).row;
     Launches out;
     row.launches(c, row, out);
@@ -631,6 +636,15 @@ TEST(a_gpu_launches_by_the_number_of_rows) {
   rounded.attrs[1].s = "int8";
   CHECK_EQ(launched(quant, rounded),
            "round_to_int8_f32 1x1x64 quant_matmul_int8_few 1x1x64 " + std::to_string(3 * 64 + 48));
+  limits.backend = Backend::metal;
+  CHECK_EQ(rows(9, "nk"), "matmul_nk_f32_f16_many 1x3x256");
+  const auto whole = [&](int64_t m) {
+    return launched(matmul, call_of(matmul, {in_of(F16, {m, 64}), in_of(F16, {72, 64})}));
+  };
+  CHECK_EQ(whole(1), "matmul_matrix8_nk_f16_f16_few 1x3x128");
+  CHECK_EQ(whole(40), "matmul_matrix8_nk_f16_f16_many 2x3x128");
+  limits.simd_groups = false;
+  CHECK_EQ(whole(1), "matmul_nk_f16_f16_one 1x5x64");
 }
 
 TEST(selection_follows_dtypes_order_and_whole_groups) {
