@@ -1,0 +1,181 @@
+// attention of few rows: a group takes one block of 128 positions for some heads of one row that
+// share a kv head, and leaves the block's maximum, sum and values in scratch; attention_merge walks
+// the blocks of a row and head in order. Order attention_split128; attention_rows has the same.
+#include "attention.h"
+
+#define SPLIT_THREADS 128
+
+// Scores of one block into e: four threads a position, each with four of the sixteen lanes.
+template <class T, int HEADS>
+static inline void split_scores(constant AttentionParams& p, float scale, device const T* k,
+                                threadgroup const float* q, threadgroup const uint* rows,
+                                threadgroup float4* parts, threadgroup float* e, uint kv_head,
+                                uint heads, uint t) {
+  const bool aligned = attention_aligned(k);
+  for (uint first = 0; first < BLOCK; first += SPLIT_THREADS / 4) {
+    const uint row = rows[first + t / 4];
+    float4 lanes[HEADS];
+    for (int h = 0; h < HEADS; ++h) lanes[h] = float4(0.0f);
+    if (row != NO_ROW) {
+      device const T* from = k + (ulong(row) * p.kv_heads + kv_head) * p.head_dim;
+      for (uint c = t % 4 * 4; c < p.head_dim; c += 16) {
+        const float4 x = attention_load(from + c, aligned);
+        for (int h = 0; h < HEADS; ++h)
+          if (uint(h) < heads) lanes[h] = fma(attention_load(q + h * 256 + c), x, lanes[h]);
+      }
+    }
+    for (int h = 0; h < HEADS; ++h) parts[h * SPLIT_THREADS + t] = lanes[h];
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    const uint h = t / 32, position = t % 32;
+    if (h < heads) {
+      threadgroup const float4* own = parts + h * SPLIT_THREADS + position * 4;
+      e[h * BLOCK + first + position] =
+          attention_score(own[0], own[1], own[2], own[3], scale, p.soft_cap);
+    }
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+  }
+}
+
+// From scores to exponentials, sixteen threads a head. Returns the block's maximum; sums gets the
+// lanes of the sum, found whether a lane has a position.
+template <bool narrow>
+static inline float split_weights(threadgroup const uint* rows, threadgroup float* e,
+                                  threadgroup float* tops, threadgroup float* sums,
+                                  threadgroup uint* found, uint heads, uint t) {
+  const uint h = t / 16, lane = t % 16;
+  float top = LEAST;
+  uint any = 0;
+  for (uint i = lane; h < heads && i < BLOCK; i += 16) {
+    if (rows[i] == NO_ROW) continue;
+    top = attention_max(top, e[h * BLOCK + i]);
+    any = 1;
+  }
+  tops[t] = top;
+  found[t] = any;
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  for (uint i = 0; i < 16; ++i) top = attention_max(top, tops[h * 16 + i]);
+  float sum = 0.0f;
+  for (uint i = lane; h < heads && i < BLOCK; i += 16) {
+    if (rows[i] == NO_ROW) continue;
+    const float x = math_exp(e[h * BLOCK + i] - top);
+    e[h * BLOCK + i] = narrow ? through_half(x) : x;
+    sum = sum + x;
+  }
+  sums[t] = sum;
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  return top;
+}
+
+// A block's values for one head and four features after another.
+template <class T>
+static inline void split_values(constant AttentionParams& p, device const T* v,
+                                threadgroup const uint* rows, threadgroup const float* e,
+                                uint kv_head, uint heads, ulong stride, device float* part,
+                                uint t) {
+  const bool aligned = attention_aligned(v);
+  const uint quads = p.head_dim / 4;
+  for (uint unit = t; unit < heads * quads; unit += SPLIT_THREADS) {
+    const uint h = unit / quads, c = unit % quads * 4;
+    float4 o = float4(0.0f);
+    for (uint i = 0; i < BLOCK; ++i) {
+      if (rows[i] == NO_ROW) continue;
+      device const T* from = v + (ulong(rows[i]) * p.kv_heads + kv_head) * p.head_dim + c;
+      o = fma(float4(e[h * BLOCK + i]), attention_load(from, aligned), o);
+    }
+    *(device float4*)(part + h * stride + c) = o;
+  }
+}
+
+template <class T, bool narrow, int HEADS>
+kernel void attention_split(
+    device const float* q [[buffer(0)]], device const T* k [[buffer(1)]],
+    device const T* v [[buffer(2)]], device const uint* lengths [[buffer(3)]],
+    device const uint* pages [[buffer(4)]], device const uint* extents [[buffer(5)]],
+    device const uint* offsets [[buffer(7)]], constant AttentionParams& p [[buffer(PARAMS)]],
+    constant uint* scalars [[buffer(SCALARS)]], device float* scratch [[buffer(SCRATCH)]],
+    uint group [[threadgroup_position_in_grid]], uint t [[thread_index_in_threadgroup]]) {
+  threadgroup float queries[HEADS * 256];
+  threadgroup float e[HEADS * BLOCK];
+  threadgroup float4 parts[HEADS * SPLIT_THREADS];
+  threadgroup float tops[SPLIT_THREADS], sums[SPLIT_THREADS];
+  threadgroup uint found[SPLIT_THREADS], rows[BLOCK];
+  const uint share = p.heads / p.kv_heads, tiles = (share + HEADS - 1) / HEADS;
+  const uint block = group % p.blocks, tile = group / p.blocks % tiles;
+  const uint kv_head = group / p.blocks / tiles % p.kv_heads;
+  const uint row = group / p.blocks / tiles / p.kv_heads;
+  const uint heads = min(uint(HEADS), share - tile * HEADS);
+  const ulong first = ulong(row) * p.heads + kv_head * share + tile * HEADS;  // row and head
+  const AttentionSeen seen = attention_seen(p, scalars, lengths, extents, offsets, row);
+  const ulong begin = (ulong(seen.begin) / BLOCK + block) * BLOCK;
+  if (begin >= seen.end) return;
+  for (uint i = t; i < heads * p.head_dim; i += SPLIT_THREADS) {
+    const float x = q[first * p.head_dim + i];
+    queries[i / p.head_dim * 256 + i % p.head_dim] = narrow ? through_half(x) : x;
+  }
+  const ulong j = begin + t;
+  const bool sees = j >= seen.begin && j < seen.end;
+  rows[t] = sees ? attention_row(p, pages, seen.sequence, uint(j)) : NO_ROW;
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  split_scores<T, HEADS>(p, as_type<float>(scalars[0]), k, queries, rows, parts, e, kv_head, heads,
+                         t);
+  const float top = split_weights<narrow>(rows, e, tops, sums, found, heads, t);
+  const ulong stride = ulong(p.blocks) * SPLIT_WORDS(p.head_dim);
+  device float* part = scratch + first * stride + ulong(block) * SPLIT_WORDS(p.head_dim);
+  split_values(p, v, rows, e, kv_head, heads, stride, part, t);
+  if (t % 16 || t / 16 >= heads) return;
+  float lanes[16];
+  uint any = 0;
+  for (uint i = 0; i < 16; ++i) {
+    lanes[i] = sums[t + i];
+    any |= found[t + i];
+  }
+  for (uint h = 8; h > 0; h /= 2)
+    for (uint i = 0; i < h; ++i) lanes[i] = lanes[i] + lanes[i + h];
+  device float* facts = part + t / 16 * stride + p.head_dim;
+  facts[0] = top;
+  facts[1] = lanes[0];
+  facts[2] = any ? 1.0f : 0.0f;
+}
+
+// One row and head a group, one feature a thread.
+kernel void attention_merge(
+    device const uint* lengths [[buffer(3)]], device const uint* extents [[buffer(5)]],
+    device const float* sinks [[buffer(6)]], device const uint* offsets [[buffer(7)]],
+    device float* out [[buffer(8)]], constant AttentionParams& p [[buffer(PARAMS)]],
+    constant uint* scalars [[buffer(SCALARS)]], device const float* scratch [[buffer(SCRATCH)]],
+    uint group [[threadgroup_position_in_grid]], uint d [[thread_index_in_threadgroup]]) {
+  if (d >= p.head_dim) return;
+  const uint row = group / p.heads, head = group % p.heads;
+  const AttentionSeen seen = attention_seen(p, scalars, lengths, extents, offsets, row);
+  const uint words = SPLIT_WORDS(p.head_dim);
+  device const float* part = scratch + ulong(group) * p.blocks * words;
+  float m = LEAST, l = 0.0f, o = 0.0f;
+  bool any = false;
+  for (ulong j = ulong(seen.begin) / BLOCK * BLOCK; j < seen.end; j += BLOCK, part += words) {
+    if (part[p.head_dim + 2] == 0.0f) continue;
+    const float top = part[p.head_dim], next = attention_max(m, top);
+    const float before = math_exp(m - next), own = math_exp(top - next);
+    const float kept = before * l, scaled = before * o;
+    l = fma(own, part[p.head_dim + 1], kept);
+    o = fma(own, part[d], scaled);
+    m = next;
+    any = true;
+  }
+  if (p.has_sinks) {
+    const float next = attention_max(m, sinks[head]), before = math_exp(m - next);
+    const float kept = before * l;
+    l = kept + math_exp(sinks[head] - next);
+    o = before * o;
+  }
+  out[ulong(group) * p.head_dim + d] = any ? o / l : 0.0f;
+}
+
+#define SPLIT(name, ...) \
+  template [[host_name(  \
+      name)]] [[kernel]] decltype(attention_split<__VA_ARGS__>) attention_split<__VA_ARGS__>;
+SPLIT("attention_f32_split", float, false, 4)
+SPLIT("attention_f32_split1", float, false, 1)
+SPLIT("attention_f16_split", half, false, 4)
+SPLIT("attention_f16_split1", half, false, 1)
+SPLIT("attention_f16_narrow_split", half, true, 4)
+SPLIT("attention_f16_narrow_split1", half, true, 1)
