@@ -93,6 +93,13 @@ static inline float attention_score(float4 a, float4 b, float4 c, float4 d, floa
   return cap > 0 ? cap * math_tanh(score / cap) : score;
 }
 
+// The lanes of lane16 to their sum.
+static inline float attention_fold(threadgroup const float* x) {
+  const float a = (x[0] + x[8]) + (x[4] + x[12]), b = (x[1] + x[9]) + (x[5] + x[13]);
+  const float c = (x[2] + x[10]) + (x[6] + x[14]), d = (x[3] + x[11]) + (x[7] + x[15]);
+  return (a + c) + (b + d);
+}
+
 // The maximum passes over NaN.
 static inline float attention_max(float top, float score) {
   return score > top ? score : top;

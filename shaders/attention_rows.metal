@@ -96,8 +96,18 @@ static inline void rows_scores(RowsShape s, RowsShared<T> w, uint first, float s
   }
 }
 
+// One score to its exponential, which is returned; what the member does not see becomes +0.
+template <class T, bool narrow>
+static inline float rows_weight(RowsShared<T> w, threadgroup float* e, uint i, ulong block,
+                                ulong begin, ulong end, float top) {
+  const bool sees = w.rows[i] != NO_ROW && block + i >= begin && block + i < end;
+  const float x = sees ? math_exp(*e - top) : 0.0f;
+  *e = narrow ? through_half(x) : x;
+  return x;
+}
+
 // From scores to exponentials, eight threads a member, each with lanes i and i + 8; then m, l and
-// the factors of the merge. What a member does not see becomes +0.
+// the factors of the merge.
 template <class T, bool narrow>
 static inline void rows_weights(RowsShape s, RowsShared<T> w, ulong block, uint t) {
   const uint member = t / 8, lane = t % 8;
@@ -118,14 +128,12 @@ static inline void rows_weights(RowsShape s, RowsShared<T> w, ulong block, uint 
     top = attention_max(top, w.slots[member * 8 + i]);
     any |= w.found[member * 8 + i];
   }
-  float sums[2] = {0.0f, 0.0f};
-  for (uint i = lane; here && i < BLOCK; i += 8) {
-    float x = 0.0f;
-    if (w.rows[i] != NO_ROW && block + i >= begin && block + i < end) x = math_exp(e[i] - top);
-    sums[i / 8 % 2] = sums[i / 8 % 2] + x;
-    e[i] = narrow ? through_half(x) : x;
+  float low = 0.0f, high = 0.0f;
+  for (uint i = lane; here && i < BLOCK; i += 16) {
+    low = low + rows_weight<T, narrow>(w, e + i, i, block, begin, end, top);
+    high = high + rows_weight<T, narrow>(w, e + i + 8, i + 8, block, begin, end, top);
   }
-  w.slots[THREADS + t] = sums[0] + sums[1];
+  w.slots[THREADS + t] = low + high;
   threadgroup_barrier(mem_flags::mem_threadgroup);
   if (here && lane == 0) {
     threadgroup const float* x = w.slots + THREADS + t;

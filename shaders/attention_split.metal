@@ -4,15 +4,17 @@
 #include "attention.h"
 
 #define SPLIT_THREADS 128
+#define AHEAD 8  // rows of V that a thread asks for at once
 
-// Scores of one block into e: four threads a position, each with four of the sixteen lanes.
+// Scores of n positions of a block into e: four threads a position, each with four of the sixteen
+// lanes.
 template <class T, int HEADS>
 static inline void split_scores(constant AttentionParams& p, float scale, device const T* k,
                                 threadgroup const float* q, threadgroup const uint* rows,
                                 threadgroup float4* parts, threadgroup float* e, uint kv_head,
-                                uint heads, uint t) {
+                                uint heads, uint n, uint t) {
   const bool aligned = attention_aligned(k);
-  for (uint first = 0; first < BLOCK; first += SPLIT_THREADS / 4) {
+  for (uint first = 0; first < n; first += SPLIT_THREADS / 4) {
     const uint row = rows[first + t / 4];
     float4 lanes[HEADS];
     for (int h = 0; h < HEADS; ++h) lanes[h] = float4(0.0f);
@@ -56,8 +58,7 @@ static inline float split_weights(threadgroup const uint* rows, threadgroup floa
   for (uint i = 0; i < 16; ++i) top = attention_max(top, tops[h * 16 + i]);
   float sum = 0.0f;
   for (uint i = lane; h < heads && i < BLOCK; i += 16) {
-    if (rows[i] == NO_ROW) continue;
-    const float x = math_exp(e[h * BLOCK + i] - top);
+    const float x = rows[i] == NO_ROW ? 0.0f : math_exp(e[h * BLOCK + i] - top);
     e[h * BLOCK + i] = narrow ? through_half(x) : x;
     sum = sum + x;
   }
@@ -66,21 +67,26 @@ static inline float split_weights(threadgroup const uint* rows, threadgroup floa
   return top;
 }
 
-// A block's values for one head and four features after another.
+// A block's values for one head and four features after another; no position from n on is seen.
 template <class T>
 static inline void split_values(constant AttentionParams& p, device const T* v,
                                 threadgroup const uint* rows, threadgroup const float* e,
-                                uint kv_head, uint heads, ulong stride, device float* part,
+                                uint kv_head, uint heads, uint n, ulong stride, device float* part,
                                 uint t) {
   const bool aligned = attention_aligned(v);
   const uint quads = p.head_dim / 4;
   for (uint unit = t; unit < heads * quads; unit += SPLIT_THREADS) {
     const uint h = unit / quads, c = unit % quads * 4;
     float4 o = float4(0.0f);
-    for (uint i = 0; i < BLOCK; ++i) {
-      if (rows[i] == NO_ROW) continue;
-      device const T* from = v + (ulong(rows[i]) * p.kv_heads + kv_head) * p.head_dim + c;
-      o = fma(float4(e[h * BLOCK + i]), attention_load(from, aligned), o);
+    for (uint i = 0; i < n; i += AHEAD) {
+      float4 x[AHEAD];  // -0 where there is no row: its product with +0 leaves o as it is
+      for (uint a = 0; a < AHEAD; ++a) {
+        const uint row = rows[i + a];
+        x[a] = float4(-0.0f);
+        if (row != NO_ROW)
+          x[a] = attention_load(v + (ulong(row) * p.kv_heads + kv_head) * p.head_dim + c, aligned);
+      }
+      for (uint a = 0; a < AHEAD; ++a) o = fma(float4(e[h * BLOCK + i + a]), x[a], o);
     }
     *(device float4*)(part + h * stride + c) = o;
   }
@@ -112,28 +118,23 @@ kernel void attention_split(
     const float x = q[first * p.head_dim + i];
     queries[i / p.head_dim * 256 + i % p.head_dim] = narrow ? through_half(x) : x;
   }
+  const uint n = uint(min(seen.end - begin, ulong(BLOCK)));
   const ulong j = begin + t;
   const bool sees = j >= seen.begin && j < seen.end;
   rows[t] = sees ? attention_row(p, pages, seen.sequence, uint(j)) : NO_ROW;
   threadgroup_barrier(mem_flags::mem_threadgroup);
   split_scores<T, HEADS>(p, as_type<float>(scalars[0]), k, queries, rows, parts, e, kv_head, heads,
-                         t);
+                         n, t);
   const float top = split_weights<narrow>(rows, e, tops, sums, found, heads, t);
   const ulong stride = ulong(p.blocks) * SPLIT_WORDS(p.head_dim);
   device float* part = scratch + first * stride + ulong(block) * SPLIT_WORDS(p.head_dim);
-  split_values(p, v, rows, e, kv_head, heads, stride, part, t);
+  split_values(p, v, rows, e, kv_head, heads, n, stride, part, t);
   if (t % 16 || t / 16 >= heads) return;
-  float lanes[16];
   uint any = 0;
-  for (uint i = 0; i < 16; ++i) {
-    lanes[i] = sums[t + i];
-    any |= found[t + i];
-  }
-  for (uint h = 8; h > 0; h /= 2)
-    for (uint i = 0; i < h; ++i) lanes[i] = lanes[i] + lanes[i + h];
+  for (uint i = 0; i < 16; ++i) any |= found[t + i];
   device float* facts = part + t / 16 * stride + p.head_dim;
   facts[0] = top;
-  facts[1] = lanes[0];
+  facts[1] = attention_fold(sums + t);
   facts[2] = any ? 1.0f : 0.0f;
 }
 
