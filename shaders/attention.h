@@ -12,7 +12,7 @@
 #define BLOCK 128                     // positions, at multiples of 128
 #define LEAST -3.4e38f                // no maximum yet
 #define NO_ROW 0xffffffffu            // a position that the caches do not hold
-#define SPLIT_WORDS(dim) ((dim) + 4)  // of a block's part: o, m, sum, whether anything was seen
+#define SPLIT_WORDS(dim) ((dim) + 4)  // of a block's part: o, the maximum, the sum
 
 struct AttentionSeen {
   uint sequence, begin, end;  // positions begin .. end - 1; both 0 for none
@@ -85,10 +85,8 @@ static inline float through_half(float x) {
   return float(half(x));
 }
 
-// From lanes 0 .. 3, 4 .. 7, 8 .. 11 and 12 .. 15 of lane16 to the score.
-static inline float attention_score(float4 a, float4 b, float4 c, float4 d, float scale,
-                                    float cap) {
-  const float4 sum = (a + c) + (b + d);
+// From lanes i + (i + 4) + (i + 8) + (i + 12) of lane16, added as its tree does, to the score.
+static inline float attention_score(float4 sum, float scale, float cap) {
   const float score = ((sum.x + sum.z) + (sum.y + sum.w)) * scale;
   return cap > 0 ? cap * math_tanh(score / cap) : score;
 }

@@ -7,7 +7,8 @@
 #define MEMBERS 16    // 8 from 129 features on
 #define E_STRIDE 136  // of a member's row of exponentials; keeps rows in banks of their own
 #define TILE_BYTES 10240
-#define OWN 4  // members of one thread where values are summed
+#define LOADS 8  // of four elements that a thread asks for at once
+#define OWN 4    // members of one thread where values are summed
 
 // What the members of a group and its threads share.
 template <class T>
@@ -49,21 +50,27 @@ static inline void rows_load(RowsShape s, RowsShared<T> w, device const T* from,
   uint r = t / s.quads, c = t % s.quads;
   const uint down = THREADS / s.quads, right = THREADS % s.quads;
   while (r < s.positions) {
-    threadgroup T* to = w.tile + r * s.stride + c * 4;
-    const uint row = w.rows[first + r];
-    if (row == NO_ROW) {
-      *(threadgroup vec<T, 4>*)to = vec<T, 4>(T(-0.0f));
-    } else {
-      device const T* x = from + row * pitch + c * 4;
-      if (aligned) *(threadgroup vec<T, 4>*)to = *(device const vec<T, 4>*)x;
-      else *(threadgroup vec<T, 4>*)to = vec<T, 4>(x[0], x[1], x[2], x[3]);
+    vec<T, 4> x[LOADS];
+    uint at[LOADS];
+    for (int i = 0; i < LOADS; ++i) {
+      at[i] = r * s.stride + c * 4;
+      x[i] = vec<T, 4>(T(-0.0f));
+      const uint row = r < s.positions ? w.rows[first + r] : NO_ROW;
+      if (r >= s.positions) at[i] = NO_ROW;
+      if (row != NO_ROW) {
+        device const T* own = from + row * pitch + c * 4;
+        if (aligned) x[i] = *(device const vec<T, 4>*)own;
+        else x[i] = vec<T, 4>(own[0], own[1], own[2], own[3]);
+      }
+      r += down;
+      c += right;
+      if (c >= s.quads) {
+        c -= s.quads;
+        ++r;
+      }
     }
-    r += down;
-    c += right;
-    if (c >= s.quads) {
-      c -= s.quads;
-      ++r;
-    }
+    for (int i = 0; i < LOADS; ++i)
+      if (at[i] != NO_ROW) *(threadgroup vec<T, 4>*)(w.tile + at[i]) = x[i];
   }
 }
 
@@ -92,7 +99,7 @@ static inline void rows_scores(RowsShape s, RowsShared<T> w, uint first, float s
     for (int a = 0; a < R; ++a)
       for (int b = 0; b < R; ++b)
         w.e[(i + a * members) * E_STRIDE + first + j + b * positions] = attention_score(
-            lanes[a][b][0], lanes[a][b][1], lanes[a][b][2], lanes[a][b][3], scale, cap);
+            (lanes[a][b][0] + lanes[a][b][2]) + (lanes[a][b][1] + lanes[a][b][3]), scale, cap);
   }
 }
 
@@ -158,11 +165,11 @@ struct RowsOwn {
 };
 
 // The tile's part of the block's values. A position that a member does not see is in no sum of it.
-template <class T>
+template <class T, int N>
 static inline void rows_values(RowsShape s, RowsShared<T> w, ulong block, uint first, RowsOwn at,
                                thread float4* own) {
-  uint lo[OWN], hi[OWN], all_lo = 0, all_hi = s.positions;
-  for (int k = 0; k < OWN; ++k) {
+  uint lo[N], hi[N], all_lo = 0, all_hi = s.positions;
+  for (int k = 0; k < N; ++k) {
     const uint member = at.first + k * at.ways;
     const bool here = at.first < at.ways && member < s.members;
     const ulong begin = here ? w.begin[member] : 0, end = here ? w.end[member] : 0;
@@ -174,15 +181,28 @@ static inline void rows_values(RowsShape s, RowsShared<T> w, ulong block, uint f
     all_hi = min(all_hi, hi[k]);
   }
   if (at.first >= at.ways) return;
-  const bool whole = all_lo == 0 && all_hi == s.positions;
+  if (all_lo == 0 && all_hi == s.positions) {
+    threadgroup const float* e[N];  // a member that there is not repeats the last one
+    for (int k = 0; k < N; ++k)
+      e[k] = w.e + min(at.first + k * at.ways, s.members - 1) * E_STRIDE + first;
+    for (uint j = 0; j < s.positions; j += 4) {
+      float4 x[N], v[4];
+      for (int k = 0; k < N; ++k) x[k] = attention_load(e[k] + j);
+      for (int i = 0; i < 4; ++i) v[i] = attention_load(w.tile + (j + i) * s.stride + at.c);
+      for (int k = 0; k < N; ++k) {
+        own[k] = fma(float4(x[k].x), v[0], own[k]);
+        own[k] = fma(float4(x[k].y), v[1], own[k]);
+        own[k] = fma(float4(x[k].z), v[2], own[k]);
+        own[k] = fma(float4(x[k].w), v[3], own[k]);
+      }
+    }
+    return;
+  }
   threadgroup const float* e = w.e + at.first * E_STRIDE + first;
   for (uint j = 0; j < s.positions; ++j) {
     const float4 v = attention_load(w.tile + j * s.stride + at.c);
-    for (int k = 0; k < OWN; ++k) {
-      if (at.first + k * at.ways >= s.members) break;
-      if (whole || (j >= lo[k] && j < hi[k]))
-        own[k] = fma(float4(e[k * at.ways * E_STRIDE + j]), v, own[k]);
-    }
+    for (int k = 0; k < N; ++k)
+      if (j >= lo[k] && j < hi[k]) own[k] = fma(float4(e[k * at.ways * E_STRIDE + j]), v, own[k]);
   }
 }
 
@@ -221,7 +241,8 @@ static inline void rows_block(constant AttentionParams& p, RowsShape s, RowsShar
     if (block + first >= hi || block + first + s.positions <= lo) continue;
     rows_load(s, w, v, pitch, first, v_aligned, t);
     threadgroup_barrier(mem_flags::mem_threadgroup);
-    rows_values(s, w, block, first, at, own);
+    if (s.members <= 2 * at.ways) rows_values<T, OWN / 2>(s, w, block, first, at, own);
+    else rows_values<T, OWN>(s, w, block, first, at, own);
     threadgroup_barrier(mem_flags::mem_threadgroup);
   }
   for (int i = 0; i < OWN; ++i) {

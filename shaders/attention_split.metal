@@ -4,35 +4,39 @@
 #include "attention.h"
 
 #define SPLIT_THREADS 128
-#define AHEAD 8  // rows of V that a thread asks for at once
+#define AHEAD 16      // elements of V that a thread asks for at once
+#define UNSEEN -1.0f  // in place of a sum: a block in which nothing is seen
+#define MERGED 8      // parts that a thread asks for at once
 
-// Scores of n positions of a block into e: four threads a position, each with four of the sixteen
-// lanes.
+// Scores of n positions of a block into e, [positions][HEADS]: two threads a position, each with
+// eight of the sixteen lanes.
 template <class T, int HEADS>
 static inline void split_scores(constant AttentionParams& p, float scale, device const T* k,
                                 threadgroup const float* q, threadgroup const uint* rows,
                                 threadgroup float4* parts, threadgroup float* e, uint kv_head,
-                                uint heads, uint n, uint t) {
+                                uint n, uint t) {
   const bool aligned = attention_aligned(k);
-  for (uint first = 0; first < n; first += SPLIT_THREADS / 4) {
-    const uint row = rows[first + t / 4];
-    float4 lanes[HEADS];
-    for (int h = 0; h < HEADS; ++h) lanes[h] = float4(0.0f);
-    if (row != NO_ROW) {
-      device const T* from = k + (ulong(row) * p.kv_heads + kv_head) * p.head_dim;
-      for (uint c = t % 4 * 4; c < p.head_dim; c += 16) {
-        const float4 x = attention_load(from + c, aligned);
+  for (uint first = 0; first < n; first += SPLIT_THREADS / 2) {
+    const uint row = rows[first + t / 2];
+    float4 lanes[HEADS][2];
+    for (int h = 0; h < HEADS; ++h) lanes[h][0] = lanes[h][1] = float4(0.0f);
+    device const T* from = k + (ulong(row) * p.kv_heads + kv_head) * p.head_dim;
+    for (uint begin = t % 2 * 4; row != NO_ROW && begin < p.head_dim; begin += 64) {
+      float4 x[8];
+      for (uint i = 0; i < 8; ++i)
+        if (begin + 8 * i < p.head_dim) x[i] = attention_load(from + begin + 8 * i, aligned);
+      for (uint i = 0; i < 8; ++i) {
+        if (begin + 8 * i >= p.head_dim) break;
         for (int h = 0; h < HEADS; ++h)
-          if (uint(h) < heads) lanes[h] = fma(attention_load(q + h * 256 + c), x, lanes[h]);
+          lanes[h][i % 2] = fma(attention_load(q + h * 256 + begin + 8 * i), x[i], lanes[h][i % 2]);
       }
     }
-    for (int h = 0; h < HEADS; ++h) parts[h * SPLIT_THREADS + t] = lanes[h];
+    for (int h = 0; h < HEADS; ++h) parts[h * SPLIT_THREADS + t] = lanes[h][0] + lanes[h][1];
     threadgroup_barrier(mem_flags::mem_threadgroup);
-    const uint h = t / 32, position = t % 32;
-    if (h < heads) {
-      threadgroup const float4* own = parts + h * SPLIT_THREADS + position * 4;
-      e[h * BLOCK + first + position] =
-          attention_score(own[0], own[1], own[2], own[3], scale, p.soft_cap);
+    for (uint unit = t; unit < HEADS * (SPLIT_THREADS / 2); unit += SPLIT_THREADS) {
+      const uint h = unit / (SPLIT_THREADS / 2), position = unit % (SPLIT_THREADS / 2);
+      threadgroup const float4* own = parts + h * SPLIT_THREADS + position * 2;
+      e[(first + position) * HEADS + h] = attention_score(own[0] + own[1], scale, p.soft_cap);
     }
     threadgroup_barrier(mem_flags::mem_threadgroup);
   }
@@ -40,7 +44,7 @@ static inline void split_scores(constant AttentionParams& p, float scale, device
 
 // From scores to exponentials, sixteen threads a head. Returns the block's maximum; sums gets the
 // lanes of the sum, found whether a lane has a position.
-template <bool narrow>
+template <bool narrow, int HEADS>
 static inline float split_weights(threadgroup const uint* rows, threadgroup float* e,
                                   threadgroup float* tops, threadgroup float* sums,
                                   threadgroup uint* found, uint heads, uint t) {
@@ -49,7 +53,7 @@ static inline float split_weights(threadgroup const uint* rows, threadgroup floa
   uint any = 0;
   for (uint i = lane; h < heads && i < BLOCK; i += 16) {
     if (rows[i] == NO_ROW) continue;
-    top = attention_max(top, e[h * BLOCK + i]);
+    top = attention_max(top, e[i * HEADS + h]);
     any = 1;
   }
   tops[t] = top;
@@ -58,8 +62,8 @@ static inline float split_weights(threadgroup const uint* rows, threadgroup floa
   for (uint i = 0; i < 16; ++i) top = attention_max(top, tops[h * 16 + i]);
   float sum = 0.0f;
   for (uint i = lane; h < heads && i < BLOCK; i += 16) {
-    const float x = rows[i] == NO_ROW ? 0.0f : math_exp(e[h * BLOCK + i] - top);
-    e[h * BLOCK + i] = narrow ? through_half(x) : x;
+    const float x = rows[i] == NO_ROW ? 0.0f : math_exp(e[i * HEADS + h] - top);
+    e[i * HEADS + h] = narrow ? through_half(x) : x;
     sum = sum + x;
   }
   sums[t] = sum;
@@ -67,28 +71,27 @@ static inline float split_weights(threadgroup const uint* rows, threadgroup floa
   return top;
 }
 
-// A block's values for one head and four features after another; no position from n on is seen.
-template <class T>
+// A block's values, one feature of all heads after another; no position from n on is seen.
+template <class T, int HEADS>
 static inline void split_values(constant AttentionParams& p, device const T* v,
                                 threadgroup const uint* rows, threadgroup const float* e,
                                 uint kv_head, uint heads, uint n, ulong stride, device float* part,
                                 uint t) {
-  const bool aligned = attention_aligned(v);
-  const uint quads = p.head_dim / 4;
-  for (uint unit = t; unit < heads * quads; unit += SPLIT_THREADS) {
-    const uint h = unit / quads, c = unit % quads * 4;
-    float4 o = float4(0.0f);
+  for (uint c = t; c < p.head_dim; c += SPLIT_THREADS) {
+    float o[HEADS];
+    for (int h = 0; h < HEADS; ++h) o[h] = 0.0f;
     for (uint i = 0; i < n; i += AHEAD) {
-      float4 x[AHEAD];  // -0 where there is no row: its product with +0 leaves o as it is
+      float x[AHEAD];  // -0 where there is no row: its product with +0 leaves o as it is
       for (uint a = 0; a < AHEAD; ++a) {
         const uint row = rows[i + a];
-        x[a] = float4(-0.0f);
-        if (row != NO_ROW)
-          x[a] = attention_load(v + (ulong(row) * p.kv_heads + kv_head) * p.head_dim + c, aligned);
+        x[a] = -0.0f;
+        if (row != NO_ROW) x[a] = float(v[(ulong(row) * p.kv_heads + kv_head) * p.head_dim + c]);
       }
-      for (uint a = 0; a < AHEAD; ++a) o = fma(float4(e[h * BLOCK + i + a]), x[a], o);
+      for (uint a = 0; a < AHEAD; ++a)
+        for (int h = 0; h < HEADS; ++h) o[h] = fma(e[(i + a) * HEADS + h], x[a], o[h]);
     }
-    *(device float4*)(part + h * stride + c) = o;
+    for (int h = 0; h < HEADS; ++h)
+      if (uint(h) < heads) part[h * stride + c] = o[h];
   }
 }
 
@@ -114,8 +117,8 @@ kernel void attention_split(
   const AttentionSeen seen = attention_seen(p, scalars, lengths, extents, offsets, row);
   const ulong begin = (ulong(seen.begin) / BLOCK + block) * BLOCK;
   if (begin >= seen.end) return;
-  for (uint i = t; i < heads * p.head_dim; i += SPLIT_THREADS) {
-    const float x = q[first * p.head_dim + i];
+  for (uint i = t; i < HEADS * p.head_dim; i += SPLIT_THREADS) {
+    const float x = i < heads * p.head_dim ? q[first * p.head_dim + i] : 0.0f;
     queries[i / p.head_dim * 256 + i % p.head_dim] = narrow ? through_half(x) : x;
   }
   const uint n = uint(min(seen.end - begin, ulong(BLOCK)));
@@ -123,19 +126,17 @@ kernel void attention_split(
   const bool sees = j >= seen.begin && j < seen.end;
   rows[t] = sees ? attention_row(p, pages, seen.sequence, uint(j)) : NO_ROW;
   threadgroup_barrier(mem_flags::mem_threadgroup);
-  split_scores<T, HEADS>(p, as_type<float>(scalars[0]), k, queries, rows, parts, e, kv_head, heads,
-                         n, t);
-  const float top = split_weights<narrow>(rows, e, tops, sums, found, heads, t);
+  split_scores<T, HEADS>(p, as_type<float>(scalars[0]), k, queries, rows, parts, e, kv_head, n, t);
+  const float top = split_weights<narrow, HEADS>(rows, e, tops, sums, found, heads, t);
   const ulong stride = ulong(p.blocks) * SPLIT_WORDS(p.head_dim);
   device float* part = scratch + first * stride + ulong(block) * SPLIT_WORDS(p.head_dim);
-  split_values(p, v, rows, e, kv_head, heads, n, stride, part, t);
+  split_values<T, HEADS>(p, v, rows, e, kv_head, heads, n, stride, part, t);
   if (t % 16 || t / 16 >= heads) return;
   uint any = 0;
   for (uint i = 0; i < 16; ++i) any |= found[t + i];
   device float* facts = part + t / 16 * stride + p.head_dim;
   facts[0] = top;
-  facts[1] = attention_fold(sums + t);
-  facts[2] = any ? 1.0f : 0.0f;
+  facts[1] = any ? attention_fold(sums + t) : UNSEEN;
 }
 
 // One row and head a group, one feature a thread.
@@ -152,15 +153,28 @@ kernel void attention_merge(
   device const float* part = scratch + ulong(group) * p.blocks * words;
   float m = LEAST, l = 0.0f, o = 0.0f;
   bool any = false;
-  for (ulong j = ulong(seen.begin) / BLOCK * BLOCK; j < seen.end; j += BLOCK, part += words) {
-    if (part[p.head_dim + 2] == 0.0f) continue;
-    const float top = part[p.head_dim], next = attention_max(m, top);
-    const float before = math_exp(m - next), own = math_exp(top - next);
-    const float kept = before * l, scaled = before * o;
-    l = fma(own, part[p.head_dim + 1], kept);
-    o = fma(own, part[d], scaled);
-    m = next;
-    any = true;
+  const ulong first = seen.begin / BLOCK, last = (ulong(seen.end) + BLOCK - 1) / BLOCK;
+  for (ulong block = first; block < last; block += MERGED, part += MERGED * words) {
+    float top[MERGED], sum[MERGED], own[MERGED], before[MERGED];
+    for (uint i = 0; i < MERGED; ++i) {
+      const bool here = block + i < last;
+      top[i] = here ? part[i * words + p.head_dim] : 0.0f;
+      sum[i] = here ? part[i * words + p.head_dim + 1] : UNSEEN;
+      own[i] = here ? part[i * words + d] : 0.0f;
+    }
+    for (uint i = 0; i < MERGED; ++i) {
+      const float next = sum[i] == UNSEEN ? m : attention_max(m, top[i]);
+      before[i] = math_exp(m - next);
+      top[i] = math_exp(top[i] - next);
+      m = next;
+    }
+    for (uint i = 0; i < MERGED; ++i) {
+      if (sum[i] == UNSEEN) continue;
+      const float kept = before[i] * l, scaled = before[i] * o;
+      l = fma(top[i], sum[i], kept);
+      o = fma(top[i], own[i], scaled);
+      any = true;
+    }
   }
   if (p.has_sinks) {
     const float next = attention_max(m, sinks[head]), before = math_exp(m - next);
