@@ -71,27 +71,56 @@ static inline float split_weights(threadgroup const uint* rows, threadgroup floa
   return top;
 }
 
-// A block's values, one feature of all heads after another; no position from n on is seen.
+// The exponentials of all heads at one position.
+template <int HEADS>
+static inline void split_shares(threadgroup const float* e, thread float* to) {
+  if (HEADS == 4) {
+    const float4 x = attention_load(e);
+    to[0] = x.x;
+    to[1 % HEADS] = x.y;
+    to[2 % HEADS] = x.z;
+    to[3 % HEADS] = x.w;
+    return;
+  }
+  for (int h = 0; h < HEADS; ++h) to[h] = e[h];
+}
+
+// A block's values, two features of all heads after others; no position from n on is seen.
 template <class T, int HEADS>
 static inline void split_values(constant AttentionParams& p, device const T* v,
                                 threadgroup const uint* rows, threadgroup const float* e,
                                 uint kv_head, uint heads, uint n, ulong stride, device float* part,
                                 uint t) {
-  for (uint c = t; c < p.head_dim; c += SPLIT_THREADS) {
-    float o[HEADS];
-    for (int h = 0; h < HEADS; ++h) o[h] = 0.0f;
+  const bool aligned = ulong(v) % (2 * sizeof(T)) == 0;
+  const ulong pitch = ulong(p.kv_heads) * p.head_dim;
+  for (uint c = 2 * t; c < p.head_dim; c += 2 * SPLIT_THREADS) {
+    device const T* from = v + ulong(kv_head) * p.head_dim + c;
+    float o[HEADS][2];
+    for (int h = 0; h < HEADS; ++h) o[h][0] = o[h][1] = 0.0f;
     for (uint i = 0; i < n; i += AHEAD) {
-      float x[AHEAD];  // -0 where there is no row: its product with +0 leaves o as it is
+      vec<T, 2> x[AHEAD];  // -0 where there is no row: its product with +0 leaves o as it is
       for (uint a = 0; a < AHEAD; ++a) {
         const uint row = rows[i + a];
-        x[a] = -0.0f;
-        if (row != NO_ROW) x[a] = float(v[(ulong(row) * p.kv_heads + kv_head) * p.head_dim + c]);
+        x[a] = vec<T, 2>(T(-0.0f), T(-0.0f));
+        if (row == NO_ROW) continue;
+        device const T* own = from + row * pitch;
+        if (aligned) x[a] = *(device const vec<T, 2>*)own;
+        else x[a] = vec<T, 2>(own[0], own[1]);
       }
-      for (uint a = 0; a < AHEAD; ++a)
-        for (int h = 0; h < HEADS; ++h) o[h] = fma(e[(i + a) * HEADS + h], x[a], o[h]);
+      for (uint a = 0; a < AHEAD; ++a) {
+        float shares[HEADS];
+        split_shares<HEADS>(e + (i + a) * HEADS, shares);
+        for (int h = 0; h < HEADS; ++h) {
+          o[h][0] = fma(shares[h], float(x[a].x), o[h][0]);
+          o[h][1] = fma(shares[h], float(x[a].y), o[h][1]);
+        }
+      }
     }
-    for (int h = 0; h < HEADS; ++h)
-      if (uint(h) < heads) part[h * stride + c] = o[h];
+    for (int h = 0; h < HEADS; ++h) {
+      if (uint(h) >= heads) break;
+      part[h * stride + c] = o[h][0];
+      part[h * stride + c + 1] = o[h][1];
+    }
   }
 }
 
@@ -104,10 +133,11 @@ kernel void attention_split(
     constant uint* scalars [[buffer(SCALARS)]], device float* scratch [[buffer(SCRATCH)]],
     uint group [[threadgroup_position_in_grid]], uint t [[thread_index_in_threadgroup]]) {
   threadgroup float queries[HEADS * 256];
-  threadgroup float e[HEADS * BLOCK];
+  threadgroup float4 shares[HEADS * BLOCK / 4];
   threadgroup float4 parts[HEADS * SPLIT_THREADS];
   threadgroup float tops[SPLIT_THREADS], sums[SPLIT_THREADS];
   threadgroup uint found[SPLIT_THREADS], rows[BLOCK];
+  threadgroup float* e = (threadgroup float*)shares;  // [positions][HEADS]
   const uint share = p.heads / p.kv_heads, tiles = (share + HEADS - 1) / HEADS;
   const uint block = group % p.blocks, tile = group / p.blocks % tiles;
   const uint kv_head = group / p.blocks / tiles % p.kv_heads;

@@ -180,7 +180,7 @@ static const char* not_narrow(const Call& c, const Limits&) {
 // Few rows: a group a block of 128 positions, whose part waits in scratch for the merge. Many: a
 // group for a tile of rows and heads. Both have the order attention_split128, so the choice changes
 // no bit.
-static constexpr int64_t kSplitHeads = 4, kSplitRows = 8, kSplitScratch = int64_t(1) << 27;
+static constexpr int64_t kSplitHeads = 4, kSplitRows = 16, kSplitScratch = int64_t(1) << 27;
 
 static bool few_rows(const Call& c, int64_t rows) {
   const AttentionForm form = form_of(c);
