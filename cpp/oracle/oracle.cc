@@ -72,6 +72,7 @@ int Args::attr(std::string_view name) const {
 
 std::string_view Args::order() const {
   Limits limits;
+  limits.backend = backend;
   limits.isa = level == Level::base ? "base" : "avx2";
   return select(call, limits, Site()).row->order;
 }
@@ -162,7 +163,8 @@ void Walk::run(const Node& node) {
          {},
          {},
          {},
-         {}};
+         {},
+         options.backend};
   std::vector<std::vector<double>> gathered(node.in.size());
   for (size_t i = 0; i < node.in.size(); ++i) {
     if (!node.in[i]) {
