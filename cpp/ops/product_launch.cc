@@ -1,5 +1,5 @@
 // How a product is launched on a GPU: a function for one row of activations, for few or for many,
-// all of the same bits (specs/011 section 11).
+// all of the same bits (specs/011 section 12).
 #include <deque>
 
 #include "ops/gpu.h"

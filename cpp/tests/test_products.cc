@@ -236,7 +236,7 @@ TEST(a_product_of_many_rows_holds_the_bits_of_few) {
     std::vector<float> w(K * N);
     for (size_t i = 0; i < K * N; ++i) w[i] = d.weight(level_of(*t), i);
     const std::vector<float> want = walk(level_of(*t), true, x, w, N);
-    QuantMatMulParams params{};
+    ProductParams params{};
     params.group = 64;
     for (size_t m = 18; m <= M; ++m)
       for (const uint32_t chunks : {0u, 2u})
