@@ -9,6 +9,14 @@ struct Simd {
     for (ushort h = 8; h > 0; h /= 2) a = a + simd_shuffle_xor(a, h);
     return a;
   }
+  // The greatest, NaN aside.
+  static inline float max16(float a, threadgroup float*, uint) {
+    for (ushort h = 8; h > 0; h /= 2) {
+      const float b = simd_shuffle_xor(a, h);
+      a = b > a ? b : a;
+    }
+    return a;
+  }
 };
 
 struct Plain {
@@ -18,6 +26,16 @@ struct Plain {
       slots[thread_index] = a;
       threadgroup_barrier(mem_flags::mem_threadgroup);
       a = a + slots[thread_index ^ h];
+    }
+    return a;
+  }
+  static inline float max16(float a, threadgroup float* slots, uint thread_index) {
+    for (ushort h = 8; h > 0; h /= 2) {
+      threadgroup_barrier(mem_flags::mem_threadgroup);
+      slots[thread_index] = a;
+      threadgroup_barrier(mem_flags::mem_threadgroup);
+      const float b = slots[thread_index ^ h];
+      a = b > a ? b : a;
     }
     return a;
   }

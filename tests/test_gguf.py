@@ -23,7 +23,7 @@ def test_real_file_equals_the_gguf_package():
     name = "blk.29.ffn_down.weight"
     want = next(t for t in theirs.tensors if t.name == name).data
     assert np.array_equal(ours.blocks(name), want.reshape(-1))
-    ours.release(name)  # the pages come back from the file
+    ours.release()  # the pages come back from the file
     assert np.array_equal(ours.blocks(name), want.reshape(-1))
 
 
@@ -112,6 +112,39 @@ def test_damage_is_named_with_its_place(tmp_path):
 )
 def test_what_cannot_be_right_is_refused(tmp_path, keys, tensors, words):
     assert words in refusal(tmp_path, gguf_file(keys, tensors))
+
+
+LONG = ["a", "ä" * 40, ""] * 1000
+
+
+@pytest.mark.parametrize("longest", [80, 300])  # bytes: found by the low byte of a length, or not
+def test_a_long_list_is_decoded_when_it_is_asked_for(tmp_path, longest):
+    words = [*LONG, "b" * longest]
+    path = tmp_path / "long.gguf"
+    keys = [("k", "array", ("str", words)), ("n", "u32", 7)]
+    path.write_bytes(gguf_file(keys, ONE))
+    file = GGUF(path)
+    packed = file.metadata.packed("k")
+    assert file.metadata["k"] == words and len(packed) == len(words) and file.metadata["n"] == 7
+    file.close()
+    assert [packed[i] for i in (0, 1, 2, 2999, 3000)] == [*LONG[:3], "", words[-1]]
+    assert file.metadata["k"] == words and dict(file.metadata) == {"k": words, "n": 7}
+
+
+def test_damage_of_a_long_list_is_named(tmp_path):
+    data = gguf_file([("k", "array", ("str", [*LONG, b"x\xff"]))], ONE)
+    path = tmp_path / "bad.gguf"
+    path.write_bytes(data)
+    for wrong in (lambda m: m["k"], lambda m: m.check_rest()):
+        with pytest.raises(accel.FormatError, match="string 3000 of 'k' is not UTF-8") as e:
+            wrong(GGUF(path).metadata)
+        assert f"at offset {data.index(bytes([255]), 24) - 1}" in str(e.value)
+    # Of a length that says more than the low byte does, of one beyond the file, and of the end.
+    at = data.index(b"x\xff") - 8
+    for length in (2**40, 2**20):
+        damaged = data[:at] + length.to_bytes(8, "little") + data[at + 8 :]
+        assert "string 3000 of 'k' runs past the end" in refusal(tmp_path, damaged)
+    assert "of 'k' runs past the end" in refusal(tmp_path, data[: at - 100])
 
 
 def test_deep_nesting_ends(tmp_path):

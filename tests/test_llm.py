@@ -352,9 +352,16 @@ def test_report_and_plans(model):
     held = {name: (stored, how, error) for name, stored, how, error in r.tensors}
     assert held["token_embd.weight"] == ("Q8_0", "int8 block 32", 0)
     assert held["blk.0.attn_q.weight"] == ("Q4_1", "int4 group 32 affine", 0)
-    assert held["output_norm.weight"] == ("F32", "f32 in the file", 0)
+    assert held["output_norm.weight"] == ("F32", "f32", 0)
     assert r.kv_bytes == 2 * 30 * 640 * 3 * 64 * 4 and r.plan_bytes > 0 and r.weight_bytes > 9e7
-    assert {"decode", "prefill_16", "prefill_128"} <= set(model.plans)
+    assert {"decode", "prefill_128"} <= set(model.plans)
+    assert [n for n, _ in r.plans] == list(model.plans)
+    assert (
+        r.plan_bytes
+        == sum(n for _, n in r.plans)
+        == sum(p.memory().transient_bytes for p in model.plans.values())
+    )
+    assert not set(r.uncompiled) & set(model.plans)
     kernels = [s.kernel for s in model.plans["decode"].selections()]
     assert len(kernels) > 400 and "none" not in kernels
     c = model.config
@@ -362,6 +369,36 @@ def test_report_and_plans(model):
     assert (c.heads, c.kv_heads, c.head_dim, c.vocab) == (9, 3, 64, 49152)
     assert (c.rope_base, c.rotary_dim, c.tied, c.bos, c.eos) == (100000.0, 64, True, 1, 2)
     assert c.quantization == "Q4_1" and c.eps == pytest.approx(1e-5)
+
+
+def test_plans_are_compiled_when_they_are_needed(isa):
+    stages = []
+    with load(isa, context=256, progress=lambda *a: stages.append(a)) as m:
+        assert [name for name, _ in m.report().plans] == ["decode", "prefill_128"]
+        later = [f"prefill_{n}" for n in (16, 32, 64)] + ["extend_128"]
+        later += [f"logits_{n}" for n in (16, 32, 64, 128)]
+        assert list(m.report().uncompiled) == later
+        heard = len(stages)
+        next(m.generate([1] * 150, 1))
+        assert [name for name, _ in m.report().plans][2:] == ["extend_128", "prefill_32"]
+        assert {s for s, _, _ in stages[heard:]} >= {"check", "select", "plan", "record"}
+        plan = m.plan("prefill_16")
+        assert plan is m.plans["prefill_16"] is m.plan("prefill_16")
+        assert list(m.report().uncompiled) == ["prefill_64", *later[4:]]
+        with pytest.raises(accel.AttrError, match="name is 'nope' and must be one of: decode"):
+            m.plan("nope")
+
+
+def test_a_load_that_is_ended_leaves_no_thread(isa):
+    def progress(stage, done, total):
+        assert (stage, done) != ("convert", 9), "ended"
+
+    device = accel.open_cpu(threads=2, isa=isa)
+    before = threading.active_count()
+    with pytest.raises(AssertionError, match="ended") as e:
+        llm.load(checkpoint_path(), device=device, context=16, progress=progress)
+    assert threading.active_count() == before and e.tb  # which still holds every frame
+    device.close()
 
 
 def test_steps_build_and_plan_nothing_new(model):

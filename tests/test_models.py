@@ -74,6 +74,15 @@ def test_logits_are_the_recorded_ones(folder, isa, name):
 # ---------------------------------------------------------------- how weights are held
 
 
+@pytest.mark.parametrize("name", tiny_models.MODELS)
+def test_what_is_compiled_later_has_the_operators_of_what_was_compiled_first(folder, isa, name):
+    with open_model(folder(name), isa) as m:
+        first = {s.op for plan in m.plans.values() for s in plan.selections()}
+        for later in m.report().uncompiled:
+            assert {s.op for s in m.plan(later).selections()} <= first, later
+        assert not m.report().uncompiled and len(m.plans) == 10
+
+
 @pytest.mark.parametrize("stored", ["F16", "BF16"])
 def test_narrow_files_are_used_in_place(folder, isa, stored):
     path = folder("llama")

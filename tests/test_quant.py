@@ -317,3 +317,18 @@ def test_gguf_refusals():
             refused(words, quant.gguf_planes, name, blocks, (3, weights))
     refused(["999"], quant.gguf_planes, 999, raw, (2, 96))
     refused(["threads is -1"], quant.gguf_planes, "Q4_1", raw, (2, 96), -1)
+
+
+def test_planes_of_a_checkpoint_are_aligned_and_outlive_each_other():
+    raw = np.arange(20 * 288, dtype=np.uint32).astype(np.uint8)
+    raw.reshape(-1, 20)[:, :4] = np.array([0.5, -1.0], np.float16).view(np.uint8)
+    made = [quant.gguf_planes("Q4_1", raw, (16, 576), 1)[0] for _ in range(6)]
+    want = [np.array(p) for p in made[0][:2]]
+    kept = [plane for p in made[::2] for plane in p[:2]]
+    del made
+    for i, plane in enumerate(kept):
+        assert plane.ctypes.data % 64 == 0
+        assert plane.flags.writeable
+        np.testing.assert_array_equal(plane, want[i % 2])
+        plane[:] = i  # its own memory
+    assert all((plane == i).all() for i, plane in enumerate(kept))

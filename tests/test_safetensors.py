@@ -38,7 +38,7 @@ def test_tensors_lie_in_the_mapping(tmp_path):
     blocks = file.blocks("a")
     assert np.array_equal(blocks.view(np.float32), a) and not blocks.flags.writeable
     assert file.file_bytes == (tmp_path / "model.safetensors").stat().st_size
-    file.release("a")
+    file.release()
     file.close()
     file.close()
     assert np.array_equal(blocks.view(np.float32), a)

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "bindings/bindings.h"
+#include "exec/memory.h"
 
 namespace accel::bindings {
 namespace {
@@ -93,6 +94,13 @@ py::array array_over(const BufferPtr& buffer) {
 
 py::array empty_array(DType t, int64_t count) {
   return py::array(numpy_dtype(t), std::vector<py::ssize_t>{count});
+}
+
+py::array plane_array(DType t, int64_t count) {
+  std::shared_ptr<void> memory = allocate_plane(count * size_of(t), "a plane of a weight");
+  void* const at = memory.get();
+  return py::array(numpy_dtype(t), std::vector<py::ssize_t>{count}, std::vector<py::ssize_t>{}, at,
+                   holder_of(std::move(memory)));
 }
 
 // Rows of another width would be read as other values, so only a flat array may leave its shape

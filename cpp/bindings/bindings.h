@@ -146,6 +146,8 @@ py::array array_over(const BufferPtr& buffer);
 py::object read_into(const char* call, const BufferPtr& buffer, const py::object& out);
 // A fresh one-dimensional array.
 py::array empty_array(DType t, int64_t count);
+// The same, aligned and in huge pages: for what is read in each step.
+py::array plane_array(DType t, int64_t count);
 // What keeps the array from being used in place by the port; the code and the call that makes the
 // copy. A flat array is taken by its count, as a buffer is; any other has the port's own shape.
 std::optional<Problem> in_place_problem(const PortDesc& port, const HostArray& a, bool written);

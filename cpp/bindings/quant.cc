@@ -135,11 +135,11 @@ py::tuple gguf_planes(py::object type, py::object blocks, py::object shape, py::
                      "gguf_planes: threads is " + std::to_string(n) + " and must be in [0, 4096]");
   const quant::PlaneSizes sizes = quant::gguf_plane_sizes(t, b.size(), s);
   const DType code = sizes.kind == 0 ? sizes.array_dtype : sizes.kind == 3 ? DType::I8 : DType::U32;
-  py::array codes = empty_array(code, sizes.codes);
+  py::array codes = plane_array(code, sizes.codes);
   py::object scales = py::none(), offsets = py::none();
   void *scale_data = nullptr, *offset_data = nullptr;
   const auto plane = [&](void** data) {
-    py::array a = empty_array(sizes.plane_dtype, sizes.scales);
+    py::array a = plane_array(sizes.plane_dtype, sizes.scales);
     *data = a.mutable_data();
     return a;
   };

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
 #include <new>
 
 #include "exec/device.h"
@@ -17,6 +18,14 @@ static constexpr int64_t kPages = int64_t(1) << 20;  // from here on the block i
 static constexpr int64_t kHugePage = int64_t(2) << 20;
 static constexpr int64_t kAdvise = int64_t(4)
                                    << 20;  // from here on huge pages waste at most a half
+
+static constexpr int64_t kSlab = int64_t(16) << 20;
+// A sanitizer sees what is read past a block only where the block is its own.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+static constexpr bool kSlabs = false;
+#else
+static constexpr bool kSlabs = true;
+#endif
 
 static std::atomic<int64_t> g_fail_in{0};
 
@@ -80,6 +89,36 @@ static std::shared_ptr<void> take_lines(int64_t bytes) {
   if (!p) return nullptr;
   std::memset(p, 0, size ? size : size_t(kAlignment));
   return {p, [](void* q) { std::free(q); }};
+}
+
+// Blocks one behind the other. Nothing in a slab is given out twice, so all of it is zero; it goes
+// back as a whole with its last block.
+static std::shared_ptr<void> take_slab(int64_t bytes) {
+  struct Slab {
+    std::shared_ptr<void> memory;
+    int64_t used = 0;
+  };
+  static std::mutex mutex;
+  static std::weak_ptr<Slab> current;  // only its blocks keep it
+  const std::lock_guard<std::mutex> lock(mutex);
+  std::shared_ptr<Slab> slab = current.lock();
+  if (!slab || bytes > kSlab - slab->used) {
+    std::shared_ptr<void> memory = map_pages(kSlab);
+    if (!memory) return nullptr;
+    slab = std::make_shared<Slab>();
+    slab->memory = std::move(memory);
+    current = slab;
+  }
+  void* at = static_cast<char*>(slab->memory.get()) + slab->used;
+  slab->used += (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  return {std::move(slab), at};
+}
+
+std::shared_ptr<void> allocate_plane(int64_t bytes, const std::string& what) {
+  const int64_t limit = memory_total() > 0 ? memory_total() : INT64_MAX;
+  if (!kSlabs || bytes >= kAdvise) return allocate_zeroed(bytes, limit, what);
+  if (auto p = allocation_must_fail() ? nullptr : take_slab(bytes)) return p;
+  throw out_of_memory(bytes, limit, what);
 }
 
 void check_bytes(int64_t bytes, int64_t limit, const std::string& what) {

@@ -21,6 +21,11 @@ void check_bytes(int64_t bytes, int64_t limit, const std::string& what);
 Error out_of_memory(int64_t bytes, int64_t limit, const std::string& what);
 bool allocation_must_fail();
 
+// The same for planes of a weight, of which a model has hundreds: those of some MiB and less share
+// huge pages, because what streams through small pages waits for their translation. Memory goes
+// back when all that were taken together are gone.
+std::shared_ptr<void> allocate_plane(int64_t bytes, const std::string& what);
+
 // Physical memory of the machine, and what is available now; 0 where the system does not say.
 int64_t memory_total();
 int64_t memory_available();

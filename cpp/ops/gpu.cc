@@ -39,9 +39,27 @@ std::vector<KernelRow> on_gpus(std::vector<KernelRow> rows, LaunchRule rule, boo
   return rows;
 }
 
+std::vector<KernelRow> with_gpu_row(std::vector<KernelRow> rows, KernelRow first, LaunchRule rule) {
+  first.launches = rule;
+  for (const Backend backend : {Backend::cuda, Backend::metal}) {
+    first.backend = backend;
+    rows.insert(rows.begin(), first);
+  }
+  return rows;
+}
+
 void launch_elements(const Call& call, const KernelRow& row, Launches& out) {
   launch_own(row, out,
              groups_of(call.results[0].shape.elements(), kGroupThreads * kThreadElements));
+}
+
+void launch_rows(const Call& call, const KernelRow& row, Launches& out) {
+  launch_own(row, out, uint32_t(rows_of(call.in[0])));
+}
+
+void launch_draws(const Call& call, const KernelRow& row, Launches& out) {
+  launch_rows(call, row, out);
+  out.scratch = rows_of(call.in[0]) * groups_of(width_of(call.in[0]), 256) * 8;
 }
 
 void launch_rows16(const Call& call, const KernelRow& row, Launches& out) {

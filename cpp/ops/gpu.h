@@ -15,6 +15,9 @@ using LaunchRule = void (*)(const Call&, const KernelRow&, Launches&);
 std::vector<KernelRow> on_gpus(std::vector<KernelRow> rows, LaunchRule rule,
                                bool exchanges = false);
 
+// The rows given, and before them one of the GPUs alone.
+std::vector<KernelRow> with_gpu_row(std::vector<KernelRow> rows, KernelRow first, LaunchRule rule);
+
 inline uint32_t groups_of(int64_t n, int64_t each) {
   return uint32_t((n + each - 1) / each);
 }
@@ -32,6 +35,10 @@ inline Launch& launch_own(const KernelRow& row, Launches& out, uint32_t groups_x
 }
 // A thread for every few elements of the first result.
 void launch_elements(const Call& call, const KernelRow& row, Launches& out);
+// A group a row, and for each block of 256 entries its total and the carry before it.
+void launch_draws(const Call& call, const KernelRow& row, Launches& out);
+// A group a row.
+void launch_rows(const Call& call, const KernelRow& row, Launches& out);
 // Sixteen threads a row, sixteen rows a group.
 void launch_rows16(const Call& call, const KernelRow& row, Launches& out);
 

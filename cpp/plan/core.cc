@@ -1,6 +1,7 @@
 #include "plan/core.h"
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 namespace accel::planner {
@@ -94,7 +95,7 @@ int find_unwritten_read(const std::vector<Touches>& steps, const std::vector<boo
   return -1;
 }
 
-Reach::Reach(int steps, const std::vector<Edge>& edges) : before_(steps, steps) {
+Reach::Reach(int steps, const std::vector<Edge>& edges) : steps_(steps), before_(steps, steps) {
   const size_t n = size_t(steps);
   std::vector<std::vector<int>> sources(n);
   for (const Edge& e : edges) sources[size_t(e.to)].push_back(e.from);
@@ -105,25 +106,38 @@ Reach::Reach(int steps, const std::vector<Edge>& edges) : before_(steps, steps) 
     }
 }
 
-// Users are ascending and edges run forward: a can come wholly before b only if its last user
-// comes before b's first by number.
-static bool all_before(const Transient& a, const Transient& b, const Reach& reach) {
-  if (a.users.back() >= b.users.front()) return false;
-  for (int u : a.users)
-    for (int v : b.users)
-      if (!reach.precedes(u, v)) return false;
-  return true;
+// Calls visit(i) for each bit below `end` that is clear in all the words.
+template <class Visit>
+static void for_each_clear(const std::vector<uint64_t>& words, int end, const Visit& visit) {
+  for (size_t w = 0; int(w) * 64 < end; ++w) {
+    uint64_t clear = ~words[w];
+    if (const int left = end - int(w) * 64; left < 64) clear &= (uint64_t(1) << left) - 1;
+    for (; clear; clear &= clear - 1) visit(int(w) * 64 + std::countr_zero(clear));
+  }
 }
 
+// Whole rows of bits at a time: a transient comes wholly before another unless one of its users
+// is a step that does not precede all users of the other. Steps ascend along edges, so those at or
+// behind the other's first user are such steps, and of those ahead of it there are few.
 BitMatrix find_sharing(const std::vector<Transient>& transients, const Reach& reach) {
-  const int n = int(transients.size());
-  BitMatrix sharing(n, n);
+  const int n = int(transients.size()), steps = reach.steps();
+  BitMatrix used(steps, n), used_from(steps, n);  // transients by step; by step or a later one
   for (int i = 0; i < n; ++i)
-    for (int j = 0; j < n; ++j)
-      if (i != j && all_before(transients[size_t(i)], transients[size_t(j)], reach)) {
-        sharing.set(i, j);
-        sharing.set(j, i);
-      }
+    for (const int user : transients[size_t(i)].users) used.set(user, i), used_from.set(user, i);
+  for (int s = steps - 2; s >= 0; --s) used_from.add_row(s, s + 1);
+  BitMatrix sharing(n, n);
+  std::vector<uint64_t> before, late;
+  for (int j = 0; j < n; ++j) {
+    const std::vector<int>& users = transients[size_t(j)].users;
+    before.assign(reach.before(users[0]), reach.before(users[0]) + (size_t(steps) + 63) / 64);
+    for (const int user : users)
+      for (size_t w = 0; w < before.size(); ++w) before[w] &= reach.before(user)[w];
+    late.assign(used_from.at(users[0]), used_from.at(users[0]) + used_from.words());
+    for_each_clear(before, users[0], [&](int s) {
+      for (size_t w = 0; w < late.size(); ++w) late[w] |= used.at(s)[w];
+    });
+    for_each_clear(late, n, [&](int i) { sharing.set(i, j), sharing.set(j, i); });
+  }
   return sharing;
 }
 

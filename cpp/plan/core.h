@@ -53,10 +53,12 @@ class BitMatrix {
   void add_row(int row, int other) {
     for (std::size_t i = 0; i < words_; ++i) at(row)[i] |= at(other)[i];
   }
-
- private:
+  // A row as words, the lowest column in the lowest bit of the first.
+  std::size_t words() const { return words_; }
   uint64_t* at(int row) { return bits_.data() + words_ * std::size_t(row); }
   const uint64_t* at(int row) const { return bits_.data() + words_ * std::size_t(row); }
+
+ private:
   std::size_t words_;
   std::vector<uint64_t> bits_;
 };
@@ -66,8 +68,12 @@ class Reach {
  public:
   Reach(int steps, const std::vector<Edge>& edges);
   bool precedes(int a, int b) const { return before_.test(b, a); }
+  int steps() const { return steps_; }
+  // A bit for each step: whether it precedes `step`.
+  const uint64_t* before(int step) const { return before_.at(step); }
 
  private:
+  int steps_;
   BitMatrix before_;
 };
 

@@ -142,8 +142,7 @@ static IdentityPart numerical_part(const PlanData& p, const Device& device) {
   return std::move(f).part();
 }
 
-static IdentityPart deployment_part(const PlanData& p, const Device& device,
-                                    const CompileOptions& options) {
+IdentityPart deployment_of(const PlanData& p, const Device& device, const CompileOptions& options) {
   // Names every field of the options: a new one does not compile until it is part of the key or
   // left out on purpose.
   const auto& [label, progress, max_in_flight, pool, fuse, pack, naive, verify] = options;
@@ -164,10 +163,8 @@ static IdentityPart deployment_part(const PlanData& p, const Device& device,
 
 // ------------------------------------------------------------------------------------------------
 
-Identity identity_of(const PlanData& selected, const Device& device,
-                     const CompileOptions& options) {
-  return {semantic_part(selected.graph), numerical_part(selected, device),
-          deployment_part(selected, device, options)};
+Identity identity_of(const PlanData& selected, const Device& device, IdentityPart deployment) {
+  return {semantic_part(selected.graph), numerical_part(selected, device), std::move(deployment)};
 }
 
 Identity identity(const Builder& builder, const CompileOptions& options) {
@@ -177,7 +174,8 @@ Identity identity(const Builder& builder, const CompileOptions& options) {
   Limits limits = runtime->device()->limits();
   limits.pack = options.pack;
   const PlanData selected = select_kernels(builder.finish(), limits);
-  return identity_of(selected, *runtime->device(), options);
+  const Device& device = *runtime->device();
+  return identity_of(selected, device, deployment_of(selected, device, options));
 }
 
 std::string Identity::hex() const {

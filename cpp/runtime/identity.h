@@ -27,8 +27,11 @@ struct Identity {
   bool operator==(const Identity& other) const;
 };
 
-// Of a plan whose kernels are selected; later passes change nothing of it.
-Identity identity_of(const PlanData& selected, const Device& device, const CompileOptions& options);
+// Of a plan whose kernels are selected; later passes change nothing of it. The options take part
+// in the deployment alone.
+IdentityPart deployment_of(const PlanData& selected, const Device& device,
+                           const CompileOptions& options);
+Identity identity_of(const PlanData& selected, const Device& device, IdentityPart deployment);
 // What compile(builder, options) would give its plan. Throws what compile throws up to the
 // selection of kernels.
 Identity identity(const Builder& builder, const CompileOptions& options);

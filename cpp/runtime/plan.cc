@@ -92,7 +92,7 @@ PlanPtr Plan::compile_data(const RuntimePtr& runtime, PlanData data,
   runtime->p_->planned.fetch_add(1, std::memory_order_relaxed);
   p.runtime = runtime;
   p.data = std::move(data);
-  p.identity = identity_of(p.data, *runtime->device(), options);
+  p.identity.deployment = deployment_of(p.data, *runtime->device(), options);
   p.max_in_flight = options.max_in_flight;
   p.pool = options.pool;
   p.prepare();
@@ -366,6 +366,10 @@ const std::string& Plan::label() const {
 }
 const Identity& Plan::identity() const {
   check_fork();
+  std::call_once(p_->identity_once, [this] {
+    Identity& identity = p_->identity;
+    identity = identity_of(p_->data, *p_->runtime->device(), std::move(identity.deployment));
+  });
   return p_->identity;
 }
 GraphMemory Plan::memory() const {

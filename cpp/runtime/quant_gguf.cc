@@ -20,6 +20,7 @@ static_assert(std::endian::native == std::endian::little,
 
 constexpr int64_t kBlock = 32;        // weights a block of the older types, and a group of planes
 constexpr int64_t kNibbleBytes = 16;  // of Q4_0 and Q4_1
+constexpr uint16_t kEight = 0x4800;   // as f16: the zero point of Q4_0
 // A thread's least share in weights: below it, starting one costs more.
 constexpr int64_t kMinWeights = 1 << 19;
 
@@ -90,27 +91,23 @@ uint16_t half_at(const uint8_t* p) {
   return v;
 }
 
-// Eight bytes, each with a nibble in its low half, to one word of eight codes, the first one
-// lowest.
-uint32_t pack_nibbles(uint64_t v) {
-  v = (v | v >> 4) & 0x00ff00ff00ff00ffull;
-  v = (v | v >> 8) & 0x0000ffff0000ffffull;
-  return uint32_t(v | v >> 16);
-}
+typedef uint16_t Pairs __attribute__((vector_size(kNibbleBytes)));
+typedef uint8_t Bytes __attribute__((vector_size(kNibbleBytes / 2)));
 
-// The low or the high nibbles of `count` bytes to words of codes.
-void pack_half(const uint8_t* bytes, int count, int shift, uint32_t* codes) {
-  for (int i = 0; i < count; i += 8) {
-    uint64_t eight;
-    std::memcpy(&eight, bytes + i, 8);
-    codes[i / 8] = pack_nibbles(eight >> shift & 0x0f0f0f0f0f0f0f0full);
-  }
+// The low or the high nibbles of 16 bytes to two words of codes, the first code lowest: of two
+// bytes at a time the nibbles side by side.
+void pack_half(const uint8_t* bytes, int shift, uint32_t* codes) {
+  Pairs pairs;
+  std::memcpy(&pairs, bytes, sizeof pairs);
+  pairs = pairs >> shift & 0x0f0f;
+  const Bytes packed = __builtin_convertvector((pairs | pairs >> 4) & 0xff, Bytes);
+  std::memcpy(codes, &packed, sizeof packed);
 }
 
 // Byte j of a block holds element j in its low half and element 16 + j in its high half.
 void unpack_block(const uint8_t* nibbles, uint32_t* codes) {
-  pack_half(nibbles, kNibbleBytes, 0, codes);
-  pack_half(nibbles, kNibbleBytes, 4, codes + 2);
+  pack_half(nibbles, 0, codes);
+  pack_half(nibbles, 4, codes + 2);
 }
 
 struct Planes {
@@ -124,17 +121,23 @@ struct Found {
   double value = 0;
 };
 
-void convert_small(const Format& f, const uint8_t* p, const Planes& out, int64_t b) {
+void convert_q8_0(const uint8_t* p, const Planes& out, int64_t b) {
+  static_cast<uint16_t*>(out.scales)[b] = half_at(p);
+  std::memcpy(static_cast<int8_t*>(out.codes) + b * kBlock, p + 2, kBlock);
+}
+
+void convert_q4_0(const uint8_t* p, const Planes& out, int64_t b) {
   const uint16_t d = half_at(p);
   static_cast<uint16_t*>(out.scales)[b] = d;
-  if (f.kind == 3) {
-    std::memcpy(static_cast<int8_t*>(out.codes) + b * kBlock, p + 2, kBlock);
-    return;
-  }
   // A group whose scale is zero is its zero point: 0 there, not 8.
-  const uint16_t zero = (d & 0x7fff) ? f16_from_f32(8) : 0;
-  static_cast<uint16_t*>(out.offsets)[b] = f.kind == 1 ? zero : half_at(p + 2);
-  unpack_block(p + f.bytes - kNibbleBytes, static_cast<uint32_t*>(out.codes) + b * 4);
+  static_cast<uint16_t*>(out.offsets)[b] = (d & 0x7fff) ? kEight : 0;
+  unpack_block(p + 2, static_cast<uint32_t*>(out.codes) + b * 4);
+}
+
+void convert_q4_1(const uint8_t* p, const Planes& out, int64_t b) {
+  static_cast<uint16_t*>(out.scales)[b] = half_at(p);
+  static_cast<uint16_t*>(out.offsets)[b] = half_at(p + 2);
+  unpack_block(p + 4, static_cast<uint32_t*>(out.codes) + b * 4);
 }
 
 // d, dmin, 12 bytes of scales, 128 bytes of nibbles, 32 of them for each two groups. A scale is a
@@ -148,7 +151,9 @@ void convert_q4_k(const uint8_t* p, const Planes& out, int64_t b) {
   for (int g = 0; g < 8; ++g) {
     scales[g] = d * packed.scale[g];
     biases[g] = -(dmin * packed.low[g]);
-    pack_half(p + 16 + g / 2 * 32, kBlock, g % 2 * 4, codes + g * 4);
+    const uint8_t* nibbles = p + 16 + g / 2 * kBlock;
+    pack_half(nibbles, g % 2 * 4, codes + g * 4);
+    pack_half(nibbles + kNibbleBytes, g % 2 * 4, codes + g * 4 + 2);
   }
 }
 
@@ -180,8 +185,13 @@ Found convert(const Format& f, const uint8_t* blocks, const Planes& out, int64_t
     std::memcpy(static_cast<uint8_t*>(out.codes) + begin * f.bytes, p,
                 size_t((end - begin) * f.bytes));
   } else {
-    for (int64_t b = begin; b < end; ++b, p += f.bytes)
-      f.type == GgufType::Q4_K ? convert_q4_k(p, out, b) : convert_small(f, p, out, b);
+    const auto each = [&](auto block) {
+      for (int64_t b = begin; b < end; ++b, p += f.bytes) block(p, out, b);
+    };
+    if (f.type == GgufType::Q4_0) each([](auto... a) { convert_q4_0(a...); });
+    if (f.type == GgufType::Q4_1) each([](auto... a) { convert_q4_1(a...); });
+    if (f.type == GgufType::Q4_K) each([](auto... a) { convert_q4_k(a...); });
+    if (f.type == GgufType::Q8_0) each([](auto... a) { convert_q8_0(a...); });
   }
   return found;
 }

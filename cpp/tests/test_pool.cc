@@ -3,8 +3,13 @@
 
 #include <time.h>
 
+#include <algorithm>
+#include <atomic>
 #include <numeric>
+#include <thread>
+#include <vector>
 
+#include "backends/cpu/isa.h"
 #include "check.h"
 
 using accel::Pool;
@@ -95,6 +100,56 @@ TEST(test_pool_wakes_parked_threads) {
     pool.run(8, hit, &tally);
     CHECK(each_once(tally));
   }
+}
+
+TEST(test_pool_fetches_any_range_and_runs_every_chunk_once) {
+  Pool pool(2);
+  pool.start();
+  const Pool::Turn turn(pool);
+  std::vector<char> memory(1 << 20);
+  std::vector<Pool::Lines> lines(Pool::kRanges + 3, {memory.data(), 1 << 14});
+  lines[0].count = 0;                                            // nothing
+  lines[1].count = 1u << 30;                                     // more than a range holds
+  lines[2].from = reinterpret_cast<const void*>(~uintptr_t(0));  // an address past a range's
+  for (int i = 0; i < 200; ++i) {
+    for (uint32_t t = 0; t < 2; ++t)
+      pool.fetch_when_idle(t, lines.data(), i % 3 ? lines.size() : 0);
+    Tally tally(9, 2);
+    pool.run(9, hit, &tally);
+    CHECK(each_once(tally));
+  }
+}
+
+// As many threads as CPUs, and as many again that never rest: threads are put aside inside chunks,
+// lend their CPUs and exchange them, and turns of two workers come in between.
+TEST(test_pool_beside_busy_threads_runs_every_chunk_once) {
+  const int threads = std::max(2, accel::usable_cpus());
+  Pool pool(threads);
+  pool.start();
+  std::atomic<bool> stop{false};
+  std::vector<std::thread> others;
+  for (int t = 0; t < threads; ++t)
+    others.emplace_back([&] {
+      while (!stop.load(std::memory_order_relaxed)) {}
+    });
+  std::atomic<int> good{0};
+  const auto worker = [&] {
+    pool.enter_worker();
+    for (int i = 0; i < 20; ++i) {
+      const Pool::Turn turn(pool);
+      for (int k = 0; k < 5; ++k) {
+        Tally tally(32, threads);
+        pool.run(32, hit, &tally);
+        good += each_once(tally);
+      }
+    }
+  };
+  std::thread first(worker), second(worker);
+  first.join();
+  second.join();
+  stop = true;
+  for (std::thread& t : others) t.join();
+  CHECK(good.load() == 200);
 }
 
 TEST(test_parked_pool_burns_nothing) {

@@ -300,11 +300,12 @@ def _explain(args: argparse.Namespace) -> None:
     import accel
 
     with _model(args) as model:
-        plan = model.plans.get(args.plan)
-        if plan is None:
-            names = ", ".join(model.plans)
-            raise accel.AttrError(f"explain: plan is {args.plan!r} and must be one of: {names}")
-        print(plan.explain())
+        report = model.report()
+        names = [name for name, _ in report.plans] + list(report.uncompiled)
+        if args.plan not in names:
+            must = f"must be one of: {', '.join(names)}"
+            raise accel.AttrError(f"explain: plan is {args.plan!r} and {must}")
+        print(model.plan(args.plan).explain())
 
 
 def _bench(args: argparse.Namespace) -> None:

@@ -174,6 +174,7 @@ def test_p26_30_a_planted_mutation_is_seen():
 # ------------------------------------------------------------------ the table as a whole
 
 ORDERS = {"exact", "lane16", "lane128", "chain", "block256", "attention_block128", "int8_group"}
+ORDERS |= {"matrix8"}  # of GPUs alone
 
 
 def test_p26_38_every_order_has_its_definition():

@@ -1,5 +1,7 @@
 // Running the dispatches of a program: one step, several without a conflict, or a group whose
 // elementwise steps follow its products piece by piece.
+#include <algorithm>
+
 #include "backends/cpu/program.h"
 
 namespace accel {
@@ -17,20 +19,103 @@ std::optional<Error> CpuProgram::check(const Step& step, const Execution& e) con
 }
 
 // By itself, whatever its dispatch: nothing is packed for it.
-std::optional<Error> CpuProgram::run_step(const Step& step, const Execution& e) {
+std::optional<Error> CpuProgram::run_step(const Step& step, const Execution& e,
+                                          const Dispatch* dispatch) {
   if (auto bad = check(step, e)) return bad;
   args_.assign(1, args_of(step, e));
   for (int phase = 0; phase < 2 && step.chunks[phase]; ++phase) {
+    if (dispatch && !(phase == 0 && step.chunks[1])) offer(*dispatch, e);
     add_part(step, phase, args_[0]);
     run_parts();
   }
   return std::nullopt;
 }
 
+// ---------------------------------------------------------------- what comes next
+
+static constexpr int64_t kShareBytes = 256 << 10;  // of one thread; a part of its second cache
+static constexpr uint32_t kShareThreads = 8;  // more would cost the dispatching thread too much
+static constexpr uint32_t kShareRows = 4;     // products of more rows do not wait for memory
+static constexpr int kSlices = 2;
+
+// Of the columns that thread `thread` owns in the products of each dispatch: a quarter, then the
+// rest, because planes are read side by side.
+void CpuProgram::share_weights(const PlanData& plan) {
+  const uint32_t threads = uint32_t(core_->pool.threads());
+  if (threads == 1 || threads > kShareThreads || dispatches_.empty()) return;
+  for (Dispatch& d : dispatches_) {
+    d.shares = shares_.size();
+    uint32_t chunks = 0;
+    for (size_t i = d.first; i < d.first + d.count; ++i)
+      if (steps_[i].kernel->owns)
+        chunks = d.group ? steps_[i].chunks[1] : chunks + steps_[i].chunks[1];
+    for (uint32_t t = 0; chunks && t < threads; ++t) {
+      for (int slice = 0; slice < kSlices; ++slice) {
+        uint32_t before = 0;
+        for (size_t i = d.first; i < d.first + d.count; ++i) {
+          if (!steps_[i].kernel->owns) continue;
+          share_columns(plan, i, before, t, chunks, slice);
+          if (!d.group) before += steps_[i].chunks[1];
+        }
+      }
+    }
+    d.n_shares = shares_.size() - d.shares;
+    d.offers = d.n_shares != 0;
+  }
+  dispatches_[0].offers = !shares_.empty();
+}
+
+void CpuProgram::share_columns(const PlanData& plan, size_t i, uint32_t before, uint32_t thread,
+                               uint32_t chunks, int slice) {
+  const Step& step = steps_[i];
+  const uint32_t* params = params_.data() + step.param;  // M, K, N, nk
+  const uint32_t T = uint32_t(core_->pool.threads());
+  if (!params[3] || params[0] > kShareRows) return;
+  const uint64_t begin = uint64_t(chunks) * thread / T, end = uint64_t(chunks) * (thread + 1) / T;
+  const uint64_t lo = std::max<uint64_t>(begin, before),
+                 hi = std::min<uint64_t>(end, before + step.chunks[1]);
+  if (lo >= hi) return;
+  const auto& rect = step.kernel->owns;
+  const int64_t n0 = rect(params, uint32_t(lo - before), step.chunks[1]).n0,
+                n1 = rect(params, uint32_t(hi - 1 - before), step.chunks[1]).n1;
+  if (n0 >= n1) return;
+  const int64_t cut = n0 + (n1 - n0) / 4, from = slice ? cut : n0, to = slice ? n1 : cut;
+  const std::vector<Place>& operands = plan.commands[i].operands;
+  for (size_t k = 1; k + 1 < operands.size(); ++k) {
+    const int64_t row = operands[k].bytes / params[2];
+    if (operands[k].kind != Place::port || row < 4) continue;
+    const int64_t bytes = std::min(row * (to - from), kShareBytes);
+    shares_.push_back({thread, step.operand + k, row * from, bytes});
+  }
+}
+
+// To idle threads, what they will read in the products after this dispatch.
+void CpuProgram::offer(const Dispatch& dispatch, const Execution& e) {
+  if (!dispatch.offers) return;
+  const Dispatch* next = &dispatch + 1;
+  const Dispatch* const end = dispatches_.data() + dispatches_.size();
+  while (next != end && !next->n_shares) ++next;
+  size_t i = next == end ? 0 : next->shares;
+  const size_t last = next == end ? 0 : i + next->n_shares;
+  for (uint32_t t = 0; t < uint32_t(core_->pool.threads()); ++t) {
+    Pool::Lines lines[Pool::kRanges];
+    size_t n = 0;
+    int64_t room = kShareBytes;
+    for (; i < last && shares_[i].thread == t; ++i) {
+      const Share& s = shares_[i];
+      const int64_t bytes = std::min(s.bytes, room);
+      if (n == Pool::kRanges || !bytes) continue;
+      lines[n++] = {static_cast<const char*>(e.table[s.operand]) + s.offset, uint32_t(bytes / 64)};
+      room -= bytes;
+    }
+    core_->pool.fetch_when_idle(t, lines, n);
+  }
+}
+
 // ---------------------------------------------------------------- several steps at once
 
 std::optional<Error> CpuProgram::run_dispatch(const Dispatch& dispatch, const Execution& e) {
-  if (dispatch.count == 1) return run_step(steps_[dispatch.first], e);
+  if (dispatch.count == 1) return run_step(steps_[dispatch.first], e, &dispatch);
   args_.clear();
   for (size_t k = 0; k < dispatch.count; ++k) {
     const Step& step = steps_[dispatch.first + k];
@@ -43,6 +128,7 @@ std::optional<Error> CpuProgram::run_dispatch(const Dispatch& dispatch, const Ex
     if (step.chunks[1] && !step.packed) add_part(step, 0, args_[k]);
   }
   run_parts();
+  offer(dispatch, e);
   if (dispatch.group) {
     run_group(dispatch);
     return std::nullopt;

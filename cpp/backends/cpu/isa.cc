@@ -95,9 +95,9 @@ Features read_features() {
   const bool ymm = (state & 0x06) == 0x06, zmm = (state & 0xe6) == 0xe6;
   if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return f;
   f.avx2 = ymm && fma && f16c && (b >> 5 & 1);
-  // avx512 f, dq, bw, vl in ebx; vbmi, vnni in ecx: what the avx512 objects are compiled for.
+  // avx512 f, dq, bw, vl in ebx; vbmi, gfni, vnni in ecx: what the avx512 objects are compiled for.
   const bool ebx = (b >> 16 & 1) && (b >> 17 & 1) && (b >> 30 & 1) && (b >> 31 & 1);
-  f.avx512 = f.avx2 && zmm && ebx && (c >> 1 & 1) && (c >> 11 & 1);
+  f.avx512 = f.avx2 && zmm && ebx && (c >> 1 & 1) && (c >> 8 & 1) && (c >> 11 & 1);
   return f;
 }
 

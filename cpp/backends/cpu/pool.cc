@@ -7,27 +7,50 @@
 #include "exec/park.h"
 
 #if defined(__linux__)
-#include <pthread.h>
 #include <sched.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
 #endif
 
 namespace accel {
 
 static constexpr int64_t kSpinNs = 50000;
+static constexpr int64_t kStallNs = 10000;  // in which a running thread is seen to advance
 static constexpr uint32_t kMaxChunks = (1u << 20) - 1;  // of one generation, as packed below
 
 // A woken worker is otherwise often put on the dispatching thread's CPU, drains the job alone and
 // spins there: two threads then run at the speed of one. Where pinning is refused the thread goes
-// on unpinned.
-static void pin_to(int cpu) {
+// on unpinned. `number` 0 is the calling thread.
+static void move_to(int number, int cpu) {
 #if defined(__linux__)
   cpu_set_t one;
   CPU_ZERO(&one);
   CPU_SET(cpu, &one);
-  pthread_setaffinity_np(pthread_self(), sizeof one, &one);
+  sched_setaffinity(number, sizeof one, &one);
 #else
-  (void)cpu;
+  (void)number, (void)cpu;
 #endif
+}
+
+static int own_number() {
+#if defined(__linux__)
+  static thread_local const int number = int(syscall(SYS_gettid));
+  return number;
+#else
+  return 0;
+#endif
+}
+
+// Processor time of a thread of this process, -1 where the system does not say.
+static int64_t processor_ns(int number) {
+#if defined(__linux__)
+  timespec t;
+  const clockid_t clock = clockid_t(~unsigned(number) << 3 | 6);  // as pthread_getcpuclockid has it
+  if (clock_gettime(clock, &t) == 0) return t.tv_sec * int64_t(1000000000) + t.tv_nsec;
+#endif
+  (void)number;
+  return -1;
 }
 
 static std::vector<int> allowed_cpus() {
@@ -41,10 +64,16 @@ static std::vector<int> allowed_cpus() {
   return cpus;
 }
 
-Pool::Pool(int threads) : threads_(threads), runs_(new Run[size_t(threads)]) {
+Pool::Pool(int threads)
+    : threads_(threads),
+      runs_(new Run[size_t(threads)]),
+      seats_(new Seat[size_t(threads)]),
+      fetches_(new Fetches[size_t(threads)]),
+      progress_(new Progress[size_t(threads)]) {
   full_ = threads >= usable_cpus();
   cpus_ = allowed_cpus();
   if (threads < 2 || int(cpus_.size()) != threads) cpus_.clear();
+  for (size_t t = 0; t < cpus_.size(); ++t) seats_[t].cpu.store(cpus_[t]);
 }
 
 Pool::~Pool() {
@@ -67,22 +96,85 @@ void Pool::start() {
   }
 }
 
+// The pool that the thread is a queue's worker of, and the CPU it was given.
+static thread_local const Pool* t_pool = nullptr;
+static thread_local int t_cpu = -1;
+
 void Pool::enter_worker() const {
-  if (!cpus_.empty()) pin_to(cpus_[0]);
+  if (cpus_.empty()) return;
+  t_pool = this, t_cpu = seats_[0].cpu.load(std::memory_order_relaxed);
+  move_to(0, t_cpu);
 }
 
 Pool::Turn::Turn(Pool& pool) : pool_(pool) {
   std::unique_lock<std::mutex> lock(pool.mutex_);
   const uint64_t mine = pool.next_turn_++;
   pool.turn_changed_.wait(lock, [&] { return pool.turn_ == mine; });
+  if (t_pool == &pool) pool.enter_turn();
 }
 
 Pool::Turn::~Turn() {
   {
     std::lock_guard<std::mutex> lock(pool_.mutex_);
     ++pool_.turn_;
+    pool_.seats_[0].number.store(0, std::memory_order_relaxed);
   }
   pool_.turn_changed_.notify_all();
+}
+
+// ---------------------------------------------------------------- CPUs shared with others
+// A pinned thread that another process keeps from running holds its chunk, or the whole turn, for
+// some milliseconds, while the CPU of the thread that waits for it is idle. The waiter gives its
+// own CPU for that long. Numbers of threads are used only where the thread cannot have ended: the
+// pool's live as long as it, and thread 0's is gone, under the mutex, when its turn ends.
+
+void Pool::enter_turn() {
+  seats_[0].number.store(own_number(), std::memory_order_relaxed);
+  const int cpu = seats_[0].cpu.load(std::memory_order_relaxed);
+  if (t_cpu != cpu) move_to(0, cpu);
+  t_cpu = cpu;
+}
+
+// Whether a thread's processor time stands still while nothing changes for the caller.
+template <class Ready>
+bool Pool::stalled(uint32_t thread, const Ready& ready) const {
+  const int number = seats_[thread].number.load(std::memory_order_relaxed);
+  if (!number) return false;
+  const int64_t before = processor_ns(number);
+  if (before < 0 || spin_for(kStallNs, ready)) return false;
+  const int64_t after = processor_ns(number);
+  return after >= 0 && after - before < kStallNs / 10;
+}
+
+// Before `thread` sleeps. The dispatching thread lends its CPU for one chunk; a worker without work
+// takes the dispatching thread's place, for good.
+template <class Ready>
+void Pool::help(uint32_t thread, const Ready& ready) {
+  if (cpus_.empty()) return;
+  Seat& mine = seats_[thread];
+  for (int t = 1; thread == 0 && t < threads_; ++t) {
+    Seat& seat = seats_[t];
+    if (!seat.runs.load(std::memory_order_relaxed) || !stalled(uint32_t(t), ready)) continue;
+    move_to(seat.number.load(std::memory_order_relaxed), mine.cpu.load(std::memory_order_relaxed));
+    return seat.guest.store(true, std::memory_order_relaxed);
+  }
+  if (thread == 0 || !stalled(0, ready)) return;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const int other = seats_[0].number.load(std::memory_order_relaxed);
+  if (!other) return;
+  const int here = mine.cpu.load(std::memory_order_relaxed);
+  const int there = seats_[0].cpu.exchange(here, std::memory_order_relaxed);
+  mine.cpu.store(there, std::memory_order_relaxed);
+  move_to(other, here);
+  move_to(0, there);
+}
+
+// A guest goes back to its own CPU.
+void Pool::go_home(uint32_t thread) {
+  Seat& seat = seats_[thread];
+  if (!seat.guest.load(std::memory_order_relaxed)) return;
+  seat.guest.store(false, std::memory_order_relaxed);
+  move_to(0, seat.cpu.load(std::memory_order_relaxed));
 }
 
 void Pool::run(uint32_t n, Fn fn, void* context) {
@@ -94,6 +186,49 @@ void Pool::run(uint32_t n, Fn fn, void* context) {
   for (uint32_t base = 0; base < n; base += kMaxChunks)
     run_slice(base, std::min(n - base, kMaxChunks));
 }
+
+// ---------------------------------------------------------------- idle threads
+
+static constexpr int kCountBits = 22;   // of a range: 256 MiB
+static constexpr uint32_t kAtOnce = 4;  // lines between two looks for work
+
+void Pool::fetch_when_idle(uint32_t thread, const Lines* lines, size_t count) {
+  Fetches& f = fetches_[thread];
+  uint32_t n = 0;
+  for (size_t i = 0; i < count && n < kRanges; ++i) {
+    const uint64_t line = uint64_t(reinterpret_cast<uintptr_t>(lines[i].from)) / 64;
+    if (line >> (64 - kCountBits) || lines[i].count >> kCountBits || !lines[i].count) continue;
+    f.range[n++].store(line << kCountBits | lines[i].count, std::memory_order_relaxed);
+  }
+  f.range[n].store(0, std::memory_order_relaxed);
+  f.version.store(f.version.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+}
+
+// Fetches a few lines; false where none are left.
+bool Pool::fetch_some(uint32_t thread) {
+  Fetches& f = fetches_[thread];
+  Progress& at = progress_[thread];
+  const uint32_t version = f.version.load(std::memory_order_acquire);
+  if (version != at.version) at = {version, 0, 0};
+  const uint64_t range = f.range[at.range].load(std::memory_order_relaxed);
+  if (!range) return false;
+  const uint32_t count = range & ((1u << kCountBits) - 1), end = std::min(count, at.line + kAtOnce);
+  const uint64_t base = range >> kCountBits;
+  for (; at.line < end; ++at.line)
+    __builtin_prefetch(reinterpret_cast<const void*>((base + at.line) * 64), 0, 2);
+  if (at.line >= count) ++at.range, at.line = 0;
+  return true;
+}
+
+// As spin_for, but memory is fetched first.
+template <class Ready>
+bool Pool::wait(uint32_t thread, const Ready& ready) {
+  while (!ready())
+    if (!fetch_some(thread)) return spin_for(kSpinNs, ready);
+  return true;
+}
+
+// ---------------------------------------------------------------- dispatches
 
 // A run packs (generation 24, end 20, next 20) and is published after the fields of the job. A
 // worker reads those only after it has taken a chunk by a compare-exchange, and the dispatcher
@@ -111,7 +246,8 @@ void Pool::run_slice(uint32_t base, uint32_t n) {
   if (parked_.load(std::memory_order_seq_cst)) wake();
   drain(generation_, 0);
   const auto all_done = [&] { return done_.load(std::memory_order_acquire) == n; };
-  while (!spin_for(kSpinNs, all_done)) {
+  while (!wait(0, all_done)) {
+    help(0, all_done);
     waiting_.store(1, std::memory_order_seq_cst);
     const uint32_t seen = done_.load(std::memory_order_seq_cst);
     if (seen != n) park(done_, seen);
@@ -131,24 +267,30 @@ void Pool::drain(uint32_t generation, uint32_t thread) {
       if (!run.compare_exchange_weak(v, own ? v + 1 : v - (1u << 20), std::memory_order_acq_rel))
         continue;
       const uint32_t n = n_;
+      seats_[thread].runs.store(true, std::memory_order_relaxed);
       fn_(context_, base_ + (own ? next : end - 1), thread);
       if (done_.fetch_add(1, std::memory_order_seq_cst) + 1 == n &&
           waiting_.load(std::memory_order_seq_cst))
         unpark_all(done_);
+      seats_[thread].runs.store(false, std::memory_order_relaxed);
+      go_home(thread);
       v = run.load(std::memory_order_acquire);
     }
   }
 }
 
 void Pool::work(uint32_t thread) {
-  if (!cpus_.empty()) pin_to(cpus_[thread]);
+  Seat& seat = seats_[thread];
+  if (!cpus_.empty()) move_to(0, seat.cpu.load(std::memory_order_relaxed));
+  seat.number.store(own_number(), std::memory_order_relaxed);
   uint32_t seen = 0, generation = 0;
   const auto called = [&] {
     generation = uint32_t(runs_[thread].v.load(std::memory_order_seq_cst) >> 40);
     return generation != seen || stop_.load(std::memory_order_seq_cst);
   };
   for (;;) {
-    while (!spin_for(kSpinNs, called)) {
+    while (!wait(thread, called)) {
+      help(thread, called);
       const uint32_t bell = bell_.load(std::memory_order_seq_cst);
       parked_.fetch_add(1, std::memory_order_seq_cst);
       if (!called()) park(bell_, bell);

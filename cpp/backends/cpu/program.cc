@@ -53,6 +53,7 @@ void CpuProgram::resolve(const PlanData& plan) {
   }
   for (const int i : scalar_index_) ACCEL_CHECK(i >= 0 && size_t(i) < plan.graph.scalars.size());
   scalar_bits_.resize(scalar_index_.size());
+  share_weights(plan);
 }
 
 CpuProgram::Step CpuProgram::step_of(const Command& c, const accel_cpu::Kernel& kernel) const {
@@ -76,7 +77,7 @@ void CpuProgram::add_to_dispatch(const PlanData& plan, size_t i) {
   const Command& c = plan.commands[i];
   Step& step = steps_[i];
   const bool starts = i == 0 || c.dispatch != plan.commands[i - 1].dispatch;
-  if (starts) dispatches_.push_back({i, 0, false});
+  if (starts) dispatches_.push_back({i, 0, false, 0, 0, false});
   Dispatch& dispatch = dispatches_.back();
   ++dispatch.count;
   // A submission allocates nothing.

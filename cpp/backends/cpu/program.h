@@ -54,6 +54,14 @@ class CpuProgram : public Program {
   struct Dispatch {
     size_t first, count;
     bool group;
+    size_t shares, n_shares;  // of shares_, thread by thread
+    bool offers;              // from here on idle threads fetch what comes next
+  };
+  // Lines of a weight that a thread reads in the products of a dispatch.
+  struct Share {
+    uint32_t thread;
+    size_t operand;
+    int64_t offset, bytes;
   };
   // A phase of one step inside a dispatch, and the chunks of the dispatch before it.
   struct Part {
@@ -65,13 +73,18 @@ class CpuProgram : public Program {
   void resolve(const PlanData& plan);
   Step step_of(const Command& command, const accel_cpu::Kernel& kernel) const;
   void add_to_dispatch(const PlanData& plan, size_t step);
+  void share_weights(const PlanData& plan);
+  void share_columns(const PlanData& plan, size_t step, uint32_t before, uint32_t thread,
+                     uint32_t chunks, int slice);
+  void offer(const Dispatch& dispatch, const Execution& e);
   bool packs_as(const PlanData& plan, size_t step, size_t earlier) const;
   void add_check(const PlanData& plan, const Command& command, Step& step);
   void allocate(const PlanData& plan);
   void fill(void* arena) const;
   accel_cpu::KernelArgs args_of(const Step& step, const Execution& execution) const;
   std::optional<Error> check(const Step& step, const Execution& execution) const;
-  std::optional<Error> run_step(const Step& step, const Execution& execution);
+  std::optional<Error> run_step(const Step& step, const Execution& execution,
+                                const Dispatch* dispatch = nullptr);
   std::optional<Error> run_dispatch(const Dispatch& dispatch, const Execution& execution);
   void add_part(const Step& step, int phase, const accel_cpu::KernelArgs& args);
   void run_parts();
@@ -86,6 +99,7 @@ class CpuProgram : public Program {
   const TransientPoolPtr shared_arena_;
   std::vector<Step> steps_;
   std::vector<Dispatch> dispatches_;
+  std::vector<Share> shares_;
   std::vector<DataCheck> checks_;  // empty unless the device was opened with check=True
   std::vector<uint32_t> params_;
   std::vector<int> scalar_index_;      // declared scalar of each kernel scalar, commands in turn

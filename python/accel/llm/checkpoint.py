@@ -34,7 +34,7 @@ class Checkpoint(Protocol):
     tensors: dict[str, TensorInfo]
 
     def blocks(self, name: str) -> np.ndarray: ...
-    def release(self, name: str) -> None: ...
+    def release(self) -> None: ...
     def close(self) -> None: ...
 
 
@@ -52,12 +52,10 @@ class Mapping:
         """u8, read-only, in the mapping."""
         return self._bytes[offset : offset + count]
 
-    def release(self, offset: int, count: int) -> None:
-        """Lets the system drop these pages; reading them again brings them back."""
-        page = mmap.PAGESIZE
-        begin, end = -(-offset // page) * page, (offset + count) // page * page
-        if end > begin and hasattr(mmap, "MADV_DONTNEED"):
-            self.map.madvise(mmap.MADV_DONTNEED, begin, end - begin)
+    def release(self) -> None:
+        """Lets the system drop all pages read so far; reading them again brings them back."""
+        if self.size and hasattr(mmap, "MADV_DONTNEED"):
+            self.map.madvise(mmap.MADV_DONTNEED)
 
     def close(self) -> None:
         """Ends the mapping, or leaves that to the last array that still looks into it."""

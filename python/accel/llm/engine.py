@@ -20,6 +20,14 @@ from .models.graph import PADDING, Graph, Step
 from .weights import Weights
 
 BUCKETS = (16, 32, 64, 128)
+# What load() compiles. The operators of every other step are among theirs, over fewer rows: what a
+# device or a kernel refuses of the model, it refuses here.
+FIRST = (Step(1, "last"), Step(BUCKETS[-1], "last"))
+LATER = (
+    *(Step(n, "last") for n in BUCKETS[:-1]),
+    Step(BUCKETS[-1], "none"),
+    *(Step(n, "all") for n in BUCKETS),
+)
 
 
 class Cell:
@@ -81,6 +89,8 @@ class Engine:
         self._length = self._cell("length")
         if "rows" in self._decode.cells:
             self._decode.cells["rows"].put([1])
+        for step in FIRST[1:]:
+            self.ready(step)
 
     def _cell(self, name: str):
         """What the host fills before a decode step; a model without attention has no such port."""
@@ -104,6 +114,11 @@ class Engine:
         if step not in self._ready:
             self._ready[step] = self._prepare(step)
         return self._ready[step]
+
+    @property
+    def uncompiled(self) -> dict[str, Step]:
+        """The steps whose plans have not been needed yet, by the plan's name."""
+        return {_plan_name(step): step for step in LATER if step not in self._ready}
 
     def _compile(self, step: Step):
         name = _plan_name(step)
@@ -145,7 +160,7 @@ class Engine:
     def _prepare_decode(self) -> Ready:
         first, second = (t.buffer for t in self.token)
         given = {"tokens": first, "next": second, "logits": self.logits.buffer}
-        ready = self._fill(self._compile(Step(1, "last")), given)
+        ready = self._fill(self._compile(FIRST[0]), given)
         swapped = {**ready.ports, "tokens": second, "next": first}
         ready.bound = [ready.plan.bind(ports, ready.scalars) for ports in (ready.ports, swapped)]
         return ready

@@ -11,6 +11,8 @@ import math
 import mmap
 import os
 import struct
+from collections.abc import Iterator
+from collections.abc import Mapping as Mapped
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +28,8 @@ MAX_DIMS = 4
 MAX_DEPTH = 4  # of arrays in arrays
 MAX_ENTRIES = 2**23  # of all arrays together: a corrupt length must not fill the memory with lists
 MAX_ELEMENTS = 2**63 - 1
+LONG_LIST = 1024  # strings; a longer list is decoded when it is asked for
+MAX_TEXTS = 2**32 - 1  # bytes of such a list
 
 
 @dataclass(frozen=True)
@@ -70,6 +74,74 @@ _U32, _U64 = _SCALARS[4], _SCALARS[10]
 _LEAST_BYTES = {**{t: s.size for t, s in _SCALARS.items()}, _STRING: 8, _ARRAY: 12}
 _LEAST_KEY = 8 + 4 + 1  # name length, type, one byte of value
 _LEAST_TENSOR = 8 + 4 + 8 + 4 + 8  # name length, dims, one extent, type, offset
+
+
+class Texts:
+    """A long list of strings as the file holds it: a vocabulary has tens of thousands, which take
+    ten times the room as objects, and most programs need few of them.
+
+    raw has the length of the next string, eight bytes, behind each; starts says where each begins.
+    """
+
+    def __init__(self, raw: bytes, starts: np.ndarray, fail):
+        self._raw, self._starts, self._fail = raw, starts, fail
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    def __getitem__(self, i: int) -> str:
+        """Of a list that decode() has found right."""
+        last = i + 1 == len(self._starts)
+        end = len(self._raw) if last else int(self._starts[i + 1]) - _U64.size
+        return self._raw[self._starts[i] : end].decode("utf-8")
+
+    def decode(self) -> list[str]:
+        ends = [*self._starts[1:].tolist(), len(self._raw) + _U64.size]
+        raw, out = self._raw, []
+        try:
+            for start, end in zip(self._starts.tolist(), ends, strict=True):
+                out.append(raw[start : end - _U64.size].decode("utf-8"))
+        except UnicodeDecodeError as e:
+            raise self._fail(len(out), start, e.reason) from None
+        return out
+
+
+class Metadata(Mapped):
+    """The keys of a header and their values; a long list of strings is made anew whenever it is
+    asked for."""
+
+    def __init__(self):
+        self._values: dict[str, Any] = {}
+        self._read: set[str] = set()
+
+    def add(self, key: str, value: Any) -> None:
+        self._values[key] = value
+
+    def __getitem__(self, key: str) -> Any:
+        value = self._values[key]
+        if not isinstance(value, Texts):
+            return value
+        self._read.add(key)
+        return value.decode()
+
+    def packed(self, key: str) -> Any:
+        """The value; of a long list of strings what decodes single ones."""
+        return self._values[key]
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._values
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def check_rest(self) -> None:
+        """Decodes what nobody has asked for yet: a wrong string is refused, used or not."""
+        for key, value in self._values.items():
+            if isinstance(value, Texts) and key not in self._read:
+                value.decode()
 
 
 class Cursor:
@@ -132,7 +204,7 @@ class Cursor:
             raise self.fail(f"bool {key!r} is {value} and must be 0 or 1", self.at - 1)
         return bool(value)
 
-    def array(self, key: str, depth: int) -> list:
+    def array(self, key: str, depth: int) -> list | Texts:
         if depth >= MAX_DEPTH:
             raise self.fail(f"arrays of {key!r} are nested more than {MAX_DEPTH} deep")
         at, kind = self.at, self.u32(f"array type of {key!r}")
@@ -143,7 +215,8 @@ class Cursor:
         if self.entries > MAX_ENTRIES:
             raise self.fail(f"arrays up to {key!r} hold more than {MAX_ENTRIES} entries", at)
         if kind == _STRING:
-            return self.strings(count, key)
+            long = self.texts(count, key) if count > LONG_LIST and depth == 0 else None
+            return self.strings(count, key) if long is None else long
         if kind == _ARRAY:
             return [self.array(key, depth + 1) for _ in range(count)]
         code = _SCALARS[kind].format[1:]
@@ -154,6 +227,29 @@ class Cursor:
                 raise self.fail(f"a bool of {key!r} is neither 0 nor 1", at)
             return [bool(v) for v in values]
         return values
+
+    def texts(self, count: int, key: str) -> Texts | None:
+        """Finds where each string lies and decodes none. None if one is longer than 255 bytes or
+        the file ends: strings() then looks closer."""
+        data, at, starts = self.data, self.at, []
+        try:
+            for _ in range(count):
+                starts.append(at)
+                at += 8 + data[at]  # the low byte of the length
+        except IndexError:
+            return None
+        if at > self.size or at - self.at > MAX_TEXTS:
+            return None
+        begin, found = self.at, np.array(starts)
+        every = np.ndarray(self.size - 7, "<u8", data, strides=(1,))  # a word at each byte
+        if (every[found] != np.diff(found, append=at) - 8).any():
+            return None
+        self.at = at
+
+        def fail(i: int, start: int, reason: str):
+            return self.fail(f"string {i} of {key!r} is not UTF-8 ({reason})", begin + start)
+
+        return Texts(data[begin:at], (found - begin + 8).astype(np.uint32), fail)
 
     def strings(self, count: int, key: str) -> list[str]:
         """The loop of string() spelled out: a vocabulary has tens of thousands of them."""
@@ -217,13 +313,13 @@ class GGUF:
             raise unsupported(f"{self.path}: the file is big-endian and must be little-endian")
         raise unsupported(f"{self.path}: GGUF version is {version} and must be 2 or 3")
 
-    def _read_metadata(self, cursor: Cursor, count: int) -> dict[str, Any]:
-        out: dict[str, Any] = {}
+    def _read_metadata(self, cursor: Cursor, count: int) -> Metadata:
+        out = Metadata()
         for i in range(count):
             at, key = cursor.at, cursor.string(f"key {i}")
             if key in out:
                 raise cursor.fail(f"key {key!r} stands twice, again", at)
-            out[key] = cursor.value(cursor.u32(f"type of {key!r}"), key)
+            out.add(key, cursor.value(cursor.u32(f"type of {key!r}"), key))
         return out
 
     def _check_alignment(self) -> int:
@@ -287,10 +383,9 @@ class GGUF:
         t = self.tensors[name]
         return self._file.blocks(t.offset, t.bytes)
 
-    def release(self, name: str) -> None:
-        """Lets the system drop the tensor's pages; reading them again brings them back."""
-        t = self.tensors[name]
-        self._file.release(t.offset, t.bytes)
+    def release(self) -> None:
+        """Lets the system drop all pages read so far; reading them again brings them back."""
+        self._file.release()
 
     def close(self) -> None:
         """Ends the mapping, or leaves that to the last array that still looks into it."""

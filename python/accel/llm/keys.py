@@ -43,7 +43,8 @@ class Keys:
         self, path: str, values: Mapping[str, Any], prefix: str = "", harmless=frozenset()
     ):
         self.path, self._prefix, self._harmless = path, prefix, harmless
-        self._values = {k: v for k, v in values.items() if k.startswith(prefix)}
+        self._values = values
+        self._names = {k for k in values if k.startswith(prefix)}
         self._read: set[str] = set()
 
     def __contains__(self, key: str) -> bool:
@@ -115,7 +116,10 @@ class Keys:
 
     def finish(self) -> None:
         """Refuses the first key that was not read, unless it holds null or false."""
-        for name, value in self._values.items():
-            if name in self._read or name in self._harmless or value is None or value is False:
+        for name in self._values:
+            if name not in self._names or name in self._read or name in self._harmless:
+                continue
+            value = self._values[name]
+            if value is None or value is False:
                 continue
             raise unsupported(f"{self.path}: key {name!r} is not supported")

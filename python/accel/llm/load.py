@@ -36,6 +36,7 @@ def _open_gguf(path: Path) -> Opened:
     try:
         tokenizer = Tokenizer(file.path, file.metadata)
         model = gguf_model(file, file.metadata, tokenizer.vocab)
+        file.metadata.check_rest()
     except BaseException:
         file.close()
         raise

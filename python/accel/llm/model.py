@@ -18,12 +18,11 @@ import numpy as np
 import accel
 from accel.tensor import SamplingOptions, Stream
 
-from .engine import BUCKETS, Engine
+from .engine import Engine
 from .errors import attr_error, bind_error, format_error, unsupported
 from .ids import ids_of
 from .load import Opened, open_checkpoint
 from .locate import locate
-from .models.graph import Step
 from .sampler import Sampler, structure
 from .text import TextStream
 from .weights import Weights
@@ -62,7 +61,9 @@ class Perplexity:
 class Report:
     """What is held and where. tensors: (name, stored type, held as, max_error) each.
 
-    activations is what load() was asked to round the rows of the quantized products to.
+    activations is what load() was asked to round the rows of the quantized products to. plan_bytes
+    are the transients of the plans compiled so far, which plans names with theirs; uncompiled names
+    those that a step compiles when it first needs them.
     """
 
     tensors: tuple[tuple[str, str, str, float], ...]
@@ -73,6 +74,8 @@ class Report:
     load_seconds: float
     device: str
     activations: str | None = None
+    plans: tuple[tuple[str, int], ...] = ()
+    uncompiled: tuple[str, ...] = ()
 
 
 def load(
@@ -84,14 +87,15 @@ def load(
     activations: str | None = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> Model:
-    """Reads a checkpoint and compiles its plans.
+    """Reads a checkpoint and compiles its plans for one row and for the most rows at once.
 
     A checkpoint is a GGUF file, a folder with config.json and safetensors, or the name of an
     installed package that holds one. device None opens the CPU with all cores. kv is the type of
     the cache, context its positions: None is the checkpoint's own, at most 8192. activations is
     what the quantized products round their rows to: None, "int8", "f16" or "bf16".
-    progress(stage, done, total) hears of read, convert and compile's stages. Plain tensors stay in
-    the mapped file: while the model is open, nobody may shorten or overwrite it (replace it by
+    progress(stage, done, total) hears of read, convert and compile's stages, those of the other
+    plans too, which are compiled when a step first needs them. Plain matrices stay in the mapped
+    file: while the model is open, nobody may shorten or overwrite it (replace it by
     renaming a new file into its place).
     """
     if not isinstance(kv, str):
@@ -126,9 +130,6 @@ def load(
         for name, array in model.constants().items():
             weights.constant(name, array)
         engine = Engine(device, model, weights, _KV[kv], activations, progress)
-        for tokens in BUCKETS:
-            engine.ready(Step(tokens, "last"))
-        engine.ready(Step(BUCKETS[-1], "none"))
     except BaseException:
         if weights is not None:
             weights.close()
@@ -162,6 +163,18 @@ class Model:
         samplers = {f"sample_{i}": s.plan for i, s in enumerate(self._samplers.values())}
         return self._engine.plans | samplers
 
+    def plan(self, name: str):
+        """The plan of that name, compiled if no step has needed it yet."""
+        self._require_open("plan")
+        with self._claim("plan"):
+            if name in self._engine.uncompiled:
+                self._engine.ready(self._engine.uncompiled[name])
+            found = self.plans
+            if name not in found:
+                names = ", ".join([*found, *self._engine.uncompiled])
+                raise attr_error("plan", "name", repr(name), f"one of: {names}")
+            return found[name]
+
     def report(self) -> Report:
         tensors = tuple(
             (name, h.stored, h.text, h.max_error)
@@ -169,16 +182,19 @@ class Model:
             for name in h.names
         )
         info = self._engine.device.info
+        plans = {name: plan.memory().transient_bytes for name, plan in self.plans.items()}
         return Report(
             tensors=tensors,
             file_bytes=self._file.file_bytes,
             weight_bytes=self._weights.bytes,
             kv_bytes=self._engine.kv_bytes,
-            plan_bytes=sum(p.memory().transient_bytes for p in self.plans.values()),
+            plan_bytes=sum(plans.values()),
             load_seconds=self._load_seconds,
             device=f"{info.backend} {info.name} ({info.isa}"
             + (f", {info.threads} threads)" if info.threads else ")"),
             activations=self._engine.activations,
+            plans=tuple(plans.items()),
+            uncompiled=tuple(self._engine.uncompiled),
         )
 
     # ------------------------------------------------------------------ generate

@@ -166,10 +166,10 @@ class SafeTensors:
         t = self.tensors[name]
         return self._files[t.shard].blocks(t.offset, t.bytes)
 
-    def release(self, name: str) -> None:
-        """Lets the system drop the tensor's pages; reading them again brings them back."""
-        t = self.tensors[name]
-        self._files[t.shard].release(t.offset, t.bytes)
+    def release(self) -> None:
+        """Lets the system drop all pages read so far; reading them again brings them back."""
+        for file in self._files:
+            file.release()
 
     def close(self) -> None:
         for file in self._files:

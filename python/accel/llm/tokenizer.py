@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from .alphabet import byte_alphabet
 from .errors import attr_error, format_error, unsupported
+from .gguf import Metadata
 from .ids import ids_of
 from .keys import Keys
 from .template import ChatTemplate, check_messages, guarded, need, unused_mark
@@ -31,6 +32,7 @@ _HARMLESS = {
         )
     ),
 }  # fmt: skip
+_TOKENS = "tokenizer.ggml.tokens"
 _NAMED_TEMPLATE = "tokenizer.chat_template."  # beside the default one
 
 
@@ -75,15 +77,14 @@ _AS_WRITTEN = (CONTROL, USER_DEFINED, UNKNOWN)  # tokens that are not spelled in
 class Tokenizer:
     """`encode`, `decode` and `chat` of one checkpoint; safe to share between threads."""
 
-    def __init__(self, path: str, metadata: dict[str, Any]):
-        self._path = path
+    def __init__(self, path: str, metadata: Mapping[str, Any]):
+        self._path, self._metadata = path, metadata
         named = {key for key in metadata if key.startswith(_NAMED_TEMPLATE)}
         keys = Keys(path, metadata, prefix="tokenizer.", harmless=_HARMLESS | named)
         self._read(keys)
         template = keys.value("chat_template", None)
         keys.finish()
         self._check_alphabet()
-        self._missing = bytes(b for c, b in _ALPHABET.items() if c not in self._ids)
         self._bytes: dict[int, bytes] = {}  # filled as tokens are met
         self._specials = self._finder(_AS_WRITTEN)
         self._always = self._finder((USER_DEFINED,))
@@ -100,6 +101,8 @@ class Tokenizer:
             template,
             {"bos_token": token(self.bos), "eos_token": token(self.eos)},
         )
+        if isinstance(metadata, Metadata):  # whose lists are small while nobody asks for them
+            self._tokens = metadata.packed(_TOKENS)
 
     # ------------------------------------------------------------------ from the file
     def _read(self, keys: Keys) -> None:
@@ -113,11 +116,12 @@ class Tokenizer:
             what = f"tokenizer.ggml.pre is {self._pre!r:.60}"
             raise unsupported(f"{self._path}: {what} and must be {names}")
         self._tokens = self._strings(keys, "ggml.tokens")
-        self._ids = {t: i for i, t in enumerate(self._tokens)}
-        if len(self._ids) != len(self._tokens):
+        known = set(self._tokens)
+        if len(known) != len(self._tokens):
             raise format_error(self._path, "key 'tokenizer.ggml.tokens' holds a token twice")
+        self._missing = bytes(b for c, b in _ALPHABET.items() if c not in known)
         self._types = self._read_types(keys)
-        self._merges = self._read_merges(self._strings(keys, "ggml.merges"))
+        self._check_merges(self._strings(keys, "ggml.merges"), known)
         self.bos = self._special(keys, "bos")
         self.eos = self._special(keys, "eos")
         ends = [self.eos, self._special(keys, "eot"), self._special(keys, "eom")]
@@ -149,15 +153,13 @@ class Tokenizer:
             raise keys.bad("ggml.eos_token_ids", ids, f"a list of ids below {len(self._tokens)}")
         return ids
 
-    def _read_merges(self, lines: list[str]) -> list[str]:
-        ids = self._ids
+    def _check_merges(self, lines: list[str], known: set[str]) -> None:
         for i, line in enumerate(lines):
             left, space, right = line.partition(" ")
-            if not space or left not in ids or right not in ids or left + right not in ids:
+            if not space or left not in known or right not in known or left + right not in known:
                 raise format_error(
                     self._path, f"merge {i} is {line!r} and must join two tokens to a third"
                 )
-        return lines
 
     def _special(self, keys: Keys, name: str) -> int | None:
         key = f"ggml.{name}_token_id"
@@ -189,11 +191,16 @@ class Tokenizer:
         longest_first = sorted(texts, key=len, reverse=True)
         return re.compile("(" + "|".join(map(re.escape, longest_first)) + ")")
 
+    # Made at the first text: ids alone need none of it. Two threads may make either twice.
+    @functools.cached_property
+    def _ids(self) -> dict[str, int]:
+        return {t: i for i, t in enumerate(self._metadata[_TOKENS])}
+
     @functools.cached_property
     def _model(self):
-        """Made at the first text: ids alone need none of it. Two threads may make it twice."""
         tokenizers = need("tokenizers")
-        merges = [tuple(line.split(" ")) for line in self._merges]
+        lines = self._metadata["tokenizer.ggml.merges"]
+        merges = [tuple(line.split(" ")) for line in lines]
         model = tokenizers.Tokenizer(tokenizers.models.BPE(vocab=self._ids, merges=merges))
         model.pre_tokenizer = PRE[self._pre](tokenizers.pre_tokenizers)
         return model

@@ -6,7 +6,10 @@ mapped file. Each tensor's planes are ports named after it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
 
 import numpy as np
@@ -111,27 +114,55 @@ class Weights:
         self._device, self._file = device, file
         self._in_place = device.info.backend == "cpu"  # others hold copies
         self._buffers: list = []
-        for i, part in enumerate(parts):
-            self._hold(part)
-            if progress:
-                progress("convert", i + 1, len(parts))
+        with closing(self._converted(parts)) as converted:  # which has threads, whatever happens
+            for i, (part, planes) in enumerate(zip(parts, converted, strict=True)):
+                self._hold(part, planes)
+                if progress:
+                    progress("convert", i + 1, len(parts))
+        file.release()
 
     def constant(self, name: str, array: np.ndarray) -> None:
         """A port that is not of the file."""
         self._put(name, array, array.nbytes)
 
-    def _hold(self, part: Part) -> None:
+    def _converted(self, parts: Sequence[Part]) -> Iterator[tuple | None]:
+        """The planes of each quantized part in turn, by as many threads as the device has, or the
+        machine beside a GPU."""
+        threads = min(self._device.info.threads or os.cpu_count() or 1, len(parts))
+        if threads == 1:
+            yield from map(self._planes, parts)
+            return
+        pool = ThreadPoolExecutor(threads)
+        try:
+            yield from pool.map(self._planes, parts)
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+    def _planes(self, part: Part) -> tuple | None:
+        """A quantized part's planes and their error. The file's pages go when they have been read:
+        all of them, since the system maps a file in runs of up to megabytes."""
         infos = [self._file.tensors[name] for name in part.stored]
         types = sorted({i.type_name for i in infos})
         if len(types) > 1:
             names = " and ".join(types)
             raise unsupported(f"{self._file.path}: the stack of {part.port!r} is stored as {names}")
-        if part.kind == "vector":
+        if part.kind == "vector" or types[0] in _FLOATS:
+            return None
+        # Blocks lie along rows, so those of a stack follow one another.
+        raw = [self._file.blocks(i.name) for i in infos]
+        blocks = raw[0] if len(raw) == 1 else np.concatenate(raw)
+        found = quant.gguf_planes(types[0], blocks, part.shape, self._device.info.threads)
+        self._file.release()
+        return found
+
+    def _hold(self, part: Part, planes: tuple | None) -> None:
+        infos = [self._file.tensors[name] for name in part.stored]
+        if planes is not None:
+            self._hold_quantized(part, infos[0].type_name, *planes)
+        elif part.kind == "vector":
             self._hold_vector(part, infos)
-        elif types[0] in _FLOATS:
-            self._hold_float(part, infos)
         else:
-            self._hold_quantized(part, infos)
+            self._hold_float(part, infos)
 
     def _hold_vector(self, part: Part, infos: list[TensorInfo]) -> None:
         raw = [self._file.blocks(i.name) for i in infos]
@@ -141,8 +172,8 @@ class Weights:
         if part.change is not None:
             value, text = part.change(value), f"f32, {part.changed}"
         value = np.require(value, np.float32, ["C", "A"]).reshape(part.shape)
-        if self._in_place and np.may_share_memory(value, raw[0]):
-            text = "f32 in the file"
+        # A few kilobytes, and beside them in the file pages that nobody needs.
+        value = value.copy() if np.may_share_memory(value, raw[0]) else value
         self._put(part.port, value, value.nbytes)
         self._note(part, stored, "array", accel.F32, text)
 
@@ -173,12 +204,7 @@ class Weights:
         self._buffers.append(buffer)
         return buffer
 
-    def _hold_quantized(self, part: Part, infos: list[TensorInfo]) -> None:
-        # Blocks lie along rows, so those of a stack follow one another.
-        raw = [self._file.blocks(i.name) for i in infos]
-        blocks = raw[0] if len(raw) == 1 else np.concatenate(raw)
-        stored, threads = infos[0].type_name, self._device.info.threads
-        planes, error = quant.gguf_planes(stored, blocks, part.shape, threads)
+    def _hold_quantized(self, part: Part, stored: str, planes, error: float) -> None:
         if isinstance(planes, quant.Int4Planes):
             self._hold_int4(part, stored, planes, error)
         elif isinstance(planes, quant.Int8Planes):
@@ -189,8 +215,6 @@ class Weights:
             dtype = _DTYPES[planes.dtype.name]
             self._put(part.port, planes, planes.nbytes)
             self._note(part, stored, "array", dtype, str(dtype), error)
-        for info in infos:
-            self._file.release(info.name)
 
     def _hold_int4(self, part: Part, stored: str, planes, error: float) -> None:
         affine = planes.biases is not None

@@ -9,6 +9,8 @@
 // a member does not see are in no arithmetic of it.
 #include "backends/cpu/kernels/transpose.inl"
 
+#include "backends/cpu/kernels/quotient.inl"
+
 #include "backends/cpu/kernels/attention_math.inl"
 
 // ---------------------------------------------------------------- what a row sees
@@ -144,9 +146,10 @@ static void attention_end(const AttentionPiece& piece, const AttentionScratch& w
       const float scaled = alpha * l;
       l = scaled + exp_one(sinks[member.head] - m);
     }
+    const Divisor by = divisor(l);
     float* to = out + (member.row * p.heads + member.head) * p.head_dim;
     for (u64 c = features.lo; c < at_most(features.hi, p.head_dim); c += 16) {
-      const F16x o = splat(alpha) * load(w.o + i * padded + c) / splat(l);
+      const F16x o = quotient_signed(splat(alpha) * load(w.o + i * padded + c), by);
       store_n(to + c, w.sees[i] ? o : splat(0.0f), (int)at_most(16, p.head_dim - c));
     }
   }
@@ -278,18 +281,27 @@ static void attention_walk(const AttentionPiece& piece, const AttentionScratch& 
       const u64 at = attention_kv_head(piece, i) * p.head_dim;
       const AttentionRows<T> k = {(const T* const*)w.k, at, p.head_dim};
       if (many) attention_turn(w, k, rows);
-      for (int t = i, to; t < next; t = to) {
+      // A tile's exponentials come behind the next tile's scores: by then its maxima are known.
+      const bool all = found == rows;
+      const auto raise = [&](int t, int to) {
+        attention_raises<narrow>(w, t, to, j0, all, p.soft_cap, w.e + t * kBlock, kBlock);
+      };
+      int before = i;
+      for (int t = i, to; t < next; before = t, t = to) {
         to = t + kTile < next ? t + kTile : next;
         attention_scores(w, t, to, j0, {0, kBlock}, k, many, padded, scale, w.e, kBlock);
-        attention_weights<narrow>(w, t, to, j0, found == rows, p.soft_cap, w.e + t * kBlock,
-                                  kBlock);
+        attention_peaks(w, t, to, j0, all, p.soft_cap, w.e + t * kBlock, kBlock);
+        if (before < t) raise(before, t);
       }
+      raise(before, next);
     }
     for (int i = first, next; i < last; i = next) {
       next = piece.across ? attention_share(piece, i) : last;
       const u64 at = attention_kv_head(piece, i) * p.head_dim;
       const AttentionRows<T> v = {(const T* const*)w.v, at, p.head_dim};
-      if (many) {
+      if (many && sizeof(T) == sizeof(float)) {
+        attention_block<T, false>(w, i, next, j0, v, padded, {0, padded});
+      } else if (many) {
         attention_widen(w, v, rows, padded);
         const AttentionRows<float> wide = {(const float* const*)w.staged, 0, (u32)padded};
         attention_block<float, false>(w, i, next, j0, wide, padded, {0, padded});
@@ -419,8 +431,9 @@ static void attention_row_values(const AttentionPiece& piece, Range units,
       const u64 kv_head = attention_kv_head(piece, i);
       for (int t = i, last; t < next; t = last) {
         last = t + kTile < next ? t + kTile : next;
-        attention_weights<narrow>(w, t, last, j0, found == rows, p.soft_cap,
-                                  scores + t * reach + j0, reach);
+        const float* of_tile = scores + t * reach + j0;
+        attention_peaks(w, t, last, j0, found == rows, p.soft_cap, of_tile, reach);
+        attention_raises<narrow>(w, t, last, j0, found == rows, p.soft_cap, of_tile, reach);
       }
       const AttentionRows<T> v = {(const T* const*)w.v, kv_head * p.head_dim, p.head_dim};
       attention_block<T, true>(w, i, next, j0, v, padded, attention_part(units, kv_head, padded));

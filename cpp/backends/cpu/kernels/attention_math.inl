@@ -5,11 +5,11 @@
 // Tile: members that share each row of the cache that is loaded; with the other sizes, what fits in
 // registers. No bit depends on them.
 #if ACCEL_ISA_avx512
-enum { kTile = 4, kKeys = 4, kSpan = 2, kFeatures = 4 };
+enum { kTile = 4, kKeys = 4, kSpan = 2, kFeatures = 4, kRaise = 8 };
 #elif ACCEL_ISA_avx2
-enum { kTile = 2, kKeys = 2, kSpan = 1, kFeatures = 2 };
+enum { kTile = 2, kKeys = 2, kSpan = 1, kFeatures = 2, kRaise = 2 };
 #else
-enum { kTile = 2, kKeys = 2, kSpan = 1, kFeatures = 1 };
+enum { kTile = 2, kKeys = 2, kSpan = 1, kFeatures = 1, kRaise = 1 };
 #endif
 // Positions; members of one piece of work; how many positions ahead the cache is fetched.
 enum { kBlock = 128, kMembers = 192, kAhead = 16 };
@@ -188,24 +188,30 @@ static ACCEL_INLINE void attention_lanes(const float* q, const float* keys, u64 
   attention_add<R, P>(a, b);
   attention_add<R, P>(sum, a);
 }
-// Scores of R members from turned keys: the tree of lane16 is walked lane by lane, so it costs its
-// additions alone.
+// Scores of R members and P times sixteen positions from turned keys: the tree of lane16 is walked
+// lane by lane, so it costs its additions alone.
+template <int R, int P>
+static ACCEL_INLINE void attention_turned_at(const float* q, const float* rows, u64 padded,
+                                             F16x scale, float* e) {
+  F16x total[R][P], sum[R][P];
+  attention_lanes<R, P>(q, rows, padded, 0, total);
+  attention_lanes<R, P>(q, rows, padded, 2, sum);
+  attention_add<R, P>(total, sum);
+  F16x odd[R][P];
+  attention_lanes<R, P>(q, rows, padded, 1, odd);
+  attention_lanes<R, P>(q, rows, padded, 3, sum);
+  attention_add<R, P>(odd, sum);
+  attention_add<R, P>(total, odd);
+  ACCEL_UNROLL for (int r = 0; r < R; ++r) ACCEL_UNROLL for (int p = 0; p < P; ++p)
+      store(e + r * kBlock + 16 * p, total[r][p] * scale);
+}
 template <int R>
 static void attention_turned(const float* q, const float* rows, u64 padded, Range seen, F16x scale,
                              float* e) {
-  for (u64 j = seen.lo / (16 * kSpan) * (16 * kSpan); j < seen.hi; j += 16 * kSpan) {
-    F16x total[R][kSpan], sum[R][kSpan];
-    attention_lanes<R, kSpan>(q, rows + j, padded, 0, total);
-    attention_lanes<R, kSpan>(q, rows + j, padded, 2, sum);
-    attention_add<R, kSpan>(total, sum);
-    F16x odd[R][kSpan];
-    attention_lanes<R, kSpan>(q, rows + j, padded, 1, odd);
-    attention_lanes<R, kSpan>(q, rows + j, padded, 3, sum);
-    attention_add<R, kSpan>(odd, sum);
-    attention_add<R, kSpan>(total, odd);
-    ACCEL_UNROLL for (int r = 0; r < R; ++r) ACCEL_UNROLL for (int p = 0; p < kSpan; ++p)
-        store(e + r * kBlock + j + 16 * p, total[r][p] * scale);
-  }
+  u64 j = seen.lo / 16 * 16;
+  for (; j + 16 * (kSpan - 1) < seen.hi; j += 16 * kSpan)
+    attention_turned_at<R, kSpan>(q, rows + j, padded, scale, e + j);
+  if (kSpan > 1 && j < seen.hi) attention_turned_at<R, 1>(q, rows + j, padded, scale, e + j);
 }
 
 // ---------------------------------------------------------------- exponentials
@@ -222,10 +228,22 @@ static ACCEL_INLINE F16x through_f16(F16x x) {
 }
 // exp of a score less the maximum, never above 0. What is below -104 gives +0 and is not computed,
 // since a product that vanishes or becomes subnormal costs more than the whole function.
-static ACCEL_INLINE F16x attention_exp(F16x x) {
-  if (!__builtin_expect(any(x < splat(-87.0f)), 0)) return math_exp_normal(x);
+static ACCEL_INLINE M16x attention_exp_plain(F16x x) {
+  return splat(-87.0f) <= x;
+}
+static ACCEL_INLINE F16x attention_exp_rare(F16x x) {
   const M16x none = x < splat(-104.0f);
   return select(none, splat(0.0f), math_exp(select(none, splat(0.0f), x)));
+}
+// The same bits where all lanes are plain: 2^n is a sum of exponents, since neither factor nor
+// result is subnormal. The low bits of `t` are those of n.
+static ACCEL_INLINE F16x attention_exp_fast(F16x x) {
+  const F16x t = math_exp_sum(x);
+  return from_bits(bits(math_exp_rest(x, t)) + shl<23>(bits(t)));
+}
+static ACCEL_INLINE F16x attention_exp(F16x x) {
+  const bool plain = mask_bits(attention_exp_plain(x)) == 0xffff;
+  return __builtin_expect(plain, 1) ? attention_exp_fast(x) : attention_exp_rare(x);
 }
 static inline float exp_one(float x) {
   float all[16];
@@ -233,33 +251,88 @@ static inline float exp_one(float x) {
   return all[0];
 }
 
-// The largest of the scores that a member sees.
-static ACCEL_INLINE float attention_peak(const float* scores, const u32* live, Range seen,
-                                         bool whole) {
+// Positions from the first on of which the member sees whole vectors: one beyond the last of them.
+static ACCEL_INLINE u64 attention_whole(Range seen, bool all) {
+  return all && seen.lo == 0 ? seen.hi / 16 * 16 : 0;
+}
+// The largest lane, or the lane16, of each member of a tile: lane i is that of v[i].
+#if ACCEL_ISA_avx512
+static_assert(kTile == 4);
+static ACCEL_INLINE F16x attention_quarters(V all) {
+  return {{_mm512_maskz_compress_ps(0x1111, all)}};
+}
+static ACCEL_INLINE F16x attention_largest(const F16x* v) {
+  const V a = v[0].p[0], b = v[1].p[0], c = v[2].p[0], d = v[3].p[0];
+  const V ab = v_max(_mm512_shuffle_f32x4(a, b, 0x44), _mm512_shuffle_f32x4(a, b, 0xee));
+  const V cd = v_max(_mm512_shuffle_f32x4(c, d, 0x44), _mm512_shuffle_f32x4(c, d, 0xee));
+  V all = v_max(_mm512_shuffle_f32x4(ab, cd, 0x88), _mm512_shuffle_f32x4(ab, cd, 0xdd));
+  all = v_max(all, _mm512_permute_ps(all, 0x4e));
+  return attention_quarters(v_max(all, _mm512_permute_ps(all, 0xb1)));
+}
+static ACCEL_INLINE F16x attention_totals(const F16x* v) {
+  const V ab = add_halves(v[0].p[0], v[1].p[0]), cd = add_halves(v[2].p[0], v[3].p[0]);
+  V all = add_quarters(ab, cd);
+  all = v_add(all, _mm512_permute_ps(all, 0x4e));
+  return attention_quarters(v_add(all, _mm512_permute_ps(all, 0xb1)));
+}
+#else
+static ACCEL_INLINE F16x attention_largest(const F16x* v) {
+  float lanes[16] = {};
+  for (int i = 0; i < kTile; ++i) lanes[i] = max16(v[i]);
+  return load(lanes);
+}
+static ACCEL_INLINE F16x attention_totals(const F16x* v) {
+  float lanes[16] = {};
+  for (int i = 0; i < kTile; ++i) lanes[i] = sum16(v[i]);
+  return load(lanes);
+}
+#endif
+
+// The lanes of the largest of the scores that a member sees.
+static ACCEL_INLINE F16x attention_peak(const float* scores, const u32* live, Range seen,
+                                        bool all) {
   F16x most = splat(-3.4e38f);
-  if (whole) {
-    for (u64 j = 0; j < kBlock; j += 16) most = max(load(scores + j), most);
-    return max16(most);
-  }
-  for (u64 j = seen.lo / 16 * 16; j < seen.hi; j += 16)
+  const u64 whole = attention_whole(seen, all);
+  for (u64 j = 0; j < whole; j += 16) most = max(load(scores + j), most);
+  for (u64 j = whole ? whole : seen.lo / 16 * 16; j < seen.hi; j += 16)
     most = attention_most(load(scores + j), attention_bits(live, j, seen), most);
-  return max16(most);
+  return most;
+}
+// exp(score - m) of N whole vectors into e, and their sum onto `sum`. One test serves all of them.
+template <bool narrow, int N>
+static ACCEL_INLINE F16x attention_raise_whole(const float* scores, float* e, F16x m, F16x sum) {
+  F16x x[N];
+  ACCEL_UNROLL for (int i = 0; i < N; ++i) x[i] = load(scores + 16 * i) - m;
+  M16x plain = attention_exp_plain(x[0]);
+  ACCEL_UNROLL for (int i = 1; i < N; ++i) plain = plain & attention_exp_plain(x[i]);
+  if (__builtin_expect(mask_bits(plain) != 0xffff, 0)) {
+    for (int i = 0; i < N; ++i) {
+      const F16x y = attention_exp_rare(load(scores + 16 * i) - m);
+      store(e + 16 * i, narrow ? through_f16(y) : y);
+      sum = sum + y;
+    }
+    return sum;
+  }
+  ACCEL_UNROLL for (int i = 0; i < N; ++i) {
+    const F16x y = attention_exp_fast(x[i]);
+    store(e + 16 * i, narrow ? through_f16(y) : y);
+    sum = sum + y;
+  }
+  return sum;
 }
 // exp(score - m) into e; returns the sum's lanes.
 template <bool narrow>
 static ACCEL_INLINE F16x attention_raise(const float* scores, float* e, float m, const u32* live,
-                                         Range seen, bool whole, u32* sees) {
+                                         Range seen, bool all, u32* sees) {
   F16x sum = splat(0.0f);
-  if (whole) {
-    for (u64 j = 0; j < kBlock; j += 16) {
-      const F16x x = attention_exp(load(scores + j) - splat(m));
-      store(e + j, narrow ? through_f16(x) : x);
-      sum = sum + x;
-    }
-    *sees |= 1;
-    return sum;
-  }
-  for (u64 j = seen.lo / 16 * 16; j < seen.hi; j += 16) {
+  const u64 whole = attention_whole(seen, all);
+  u64 j = 0;
+  for (; j + 16 * kRaise <= whole; j += 16 * kRaise)
+    sum = attention_raise_whole<narrow, kRaise>(scores + j, e + j, splat(m), sum);
+  for (; j < whole; j += 16)
+    sum = attention_raise_whole<narrow, 1>(scores + j, e + j, splat(m), sum);
+  if (whole) *sees |= 1;
+  for (j = whole ? whole : seen.lo / 16 * 16; j < seen.hi; j += 16) {
     const u32 bits = attention_bits(live, j, seen);
     const M16x lanes = lanes_of_bits(bits);
     F16x x = attention_exp(select(lanes, load(scores + j) - splat(m), splat(0.0f)));
@@ -271,39 +344,40 @@ static ACCEL_INLINE F16x attention_raise(const float* scores, float* e, float m,
   return sum;
 }
 
-// The block of members first .. last - 1, at most kTile, from their scores to the exponentials:
-// updates m and l, leaves e and alpha. `scores` is a row of `stride` a member, the first's first;
-// where it is not w.e, it is left as it is. all: every position of the block has a row of the
-// cache.
-template <bool narrow>
-static void attention_weights(const AttentionScratch& w, int first, int last, u64 j0, bool all,
-                              float cap, const float* scores, u64 stride) {
-  float fall[16] = {}, next[kTile];
-  Range seen[kTile];
-  bool whole[kTile];
-  for (int r = first; r < last; ++r, scores += stride) {
-    const int i = r - first;
-    seen[i] = attention_seen(w, r, j0);
-    whole[i] = all && seen[i].lo == 0 && seen[i].hi == kBlock;
+// The block of members first .. last - 1, at most kTile, from their scores to the exponentials, in
+// two steps: the first updates m and leaves alpha, the second updates l and leaves e. `scores` is a
+// row of `stride` a member, the first's first; where it is not w.e, it is left as it is. all: every
+// position of the block has a row of the cache.
+static ACCEL_INLINE void attention_peaks(const AttentionScratch& w, int first, int last, u64 j0,
+                                         bool all, float cap, const float* scores, u64 stride) {
+  F16x most[kTile];
+  const int n = last - first;
+  for (int i = n; i < kTile; ++i) most[i] = splat(0.0f);
+  for (int i = 0; i < n; ++i, scores += stride) {
+    const Range seen = attention_seen(w, first + i, j0);
+    float* e = w.e + (first + i) * kBlock;
     if (cap > 0)
-      for (u64 j = seen[i].lo / 16 * 16; j < seen[i].hi; j += 16)
-        store(w.e + r * kBlock + j, splat(cap) * math_tanh(load(scores + j) / splat(cap)));
-    const float* capped = cap > 0 ? w.e + r * kBlock : scores;
-    next[i] = max2(attention_peak(capped, w.live, seen[i], whole[i]), w.m[r]);
-    fall[i] = w.m[r] - next[i];
+      for (u64 j = seen.lo / 16 * 16; j < seen.hi; j += 16)
+        store(e + j, splat(cap) * math_tanh(load(scores + j) / splat(cap)));
+    most[i] = attention_peak(cap > 0 ? e : scores, w.live, seen, all);
   }
-  store(fall, attention_exp(load(fall)));
-  scores -= (last - first) * stride;
+  const F16x before = load_n(w.m + first, n), now = max(attention_largest(most), before);
+  store_n(w.alpha + first, attention_exp(before - now), n);
+  store_n(w.m + first, now, n);
+}
+template <bool narrow>
+static ACCEL_INLINE void attention_raises(const AttentionScratch& w, int first, int last, u64 j0,
+                                          bool all, float cap, const float* scores, u64 stride) {
+  F16x sum[kTile];
+  const int n = last - first;
+  for (int i = n; i < kTile; ++i) sum[i] = splat(0.0f);
   for (int r = first; r < last; ++r, scores += stride) {
-    const int i = r - first;
     float* e = w.e + r * kBlock;
-    const F16x sum = attention_raise<narrow>(cap > 0 ? e : scores, e, next[i], w.live, seen[i],
-                                             whole[i], w.sees + r);
-    const float scaled = fall[i] * w.l[r];
-    w.l[r] = scaled + sum16(sum);
-    w.m[r] = next[i];
-    w.alpha[r] = fall[i];
+    sum[r - first] = attention_raise<narrow>(cap > 0 ? e : scores, e, w.m[r], w.live,
+                                             attention_seen(w, r, j0), all, w.sees + r);
   }
+  const F16x scaled = load_n(w.alpha + first, n) * load_n(w.l + first, n);
+  store_n(w.l + first, scaled + attention_totals(sum), n);
 }
 
 // ---------------------------------------------------------------- values

@@ -1,13 +1,12 @@
 // Products over rows ordered by expert.
-#include "shared/params/grouped.h"
 #include "backends/cpu/kernels/prelude.h"
-#include "shared/params/matmul.h"
-#include "shared/params/quant_matmul.h"
+#include "shared/params/product.h"
 
 namespace ISA {
 // clang-format off
 #include "backends/cpu/kernels/product.inl"
 #include "backends/cpu/kernels/product_nk.inl"
+#include "backends/cpu/kernels/product_few.inl"
 #include "backends/cpu/kernels/product_kn.inl"
 #include "backends/cpu/kernels/product_narrow.inl"
 #include "backends/cpu/kernels/product_int8.inl"

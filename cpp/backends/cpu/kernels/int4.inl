@@ -34,6 +34,25 @@ static ACCEL_INLINE F16x int4_weights(const u32* w, Int4Table table) {
   const VI words = _mm512_mask_set1_epi32(_mm512_set1_epi32((int)w[0]), 0xff00, (int)w[1]);
   return {{_mm512_permutexvar_ps(_mm512_srlv_epi32(words, shifts), table)}};
 }
+static ACCEL_INLINE VI int4_quad(const u32* w) {
+  long long both;
+  __builtin_memcpy(&both, w, 8);
+  return _mm512_set1_epi64(both);
+}
+typedef u64 U64Any __attribute__((aligned(4), may_alias));
+// The codes of two words, each in the low four bits of a lane. The words are an operand in memory,
+// which compilers do not see through a broadcast.
+static ACCEL_INLINE VI int4_codes(const u32* w) {
+  const VI at = _mm512_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28, 32, 36, 40, 44, 48, 52, 56, 60);
+  VI codes;
+  asm("vpmultishiftqb %2%{1to8%}, %1, %0" : "=v"(codes) : "v"(at), "m"(*(const U64Any*)w));
+  return codes;
+}
+// 32 codes: half of them in the instruction that takes the port of the look-up, half beside it.
+static ACCEL_INLINE void int4_pair(const u32* w, Int4Table table, float* dst) {
+  v_store(dst, _mm512_permutexvar_ps(int4_codes(w), table));
+  store(dst + 16, int4_weights(w + 2, table));
+}
 static ACCEL_INLINE float int4_weight(u32 code, Int4Table table) {
   return _mm512_cvtss_f32(_mm512_permutexvar_ps(_mm512_set1_epi32((int)code), table));
 }
@@ -72,6 +91,10 @@ static ACCEL_INLINE F16x int4_codes(const u32* w) {
 static ACCEL_INLINE F16x int4_weights(const u32* w, const Int4Table& t) {
   return int4_values(int4_codes(w), t);
 }
+static ACCEL_INLINE void int4_pair(const u32* w, const Int4Table& t, float* dst) {
+  store(dst, int4_weights(w, t));
+  store(dst + 16, int4_weights(w + 2, t));
+}
 static ACCEL_INLINE float int4_weight(u32 code, const Int4Table& t) {
   return int4_values(splat((float)code), t).p[0][0];
 }
@@ -103,20 +126,91 @@ static ACCEL_INLINE void dequant(const Int4Weight<Plane>& s, u64 i, u32 count, f
     i += length, dst += length, count -= length;
   }
 }
-// i and count are multiples of the group: planes are widened sixteen at a time.
-template <class Plane>
-static ACCEL_INLINE void dequant(const Int4Rows<Plane>& s, u64 i, u32 count, float* dst) {
-  const u64 first = i >> s.any.shift;
-  const u32 groups = count >> s.any.shift, steps = 1u << (s.any.shift - 4);
-  const u32* codes = s.any.codes + i / 8;
-  float scale[16], offset[16];
+// `Pairs` of 32 codes a group.
+template <int Pairs, bool Zeros>
+static ACCEL_INLINE void int4_groups(const u32* codes, const float* scale, const float* offset,
+                                     u32 groups, float* dst) {
   for (u32 g = 0; g < groups; ++g) {
-    if (g % 16 == 0) widen(s.any.scales + first + g, least(16, groups - g), scale);
-    if (g % 16 == 0) widen(s.any.offsets + first + g, least(16, groups - g), offset);
-    const Int4Table table = int4_table(scale[g % 16], offset[g % 16], s.any.zeros);
-    for (u32 j = 0; j < steps; ++j, codes += 2, dst += 16) store(dst, int4_weights(codes, table));
+    const Int4Table table = int4_table(scale[g], offset[g], Zeros);
+    ACCEL_UNROLL for (int j = 0; j < Pairs; ++j, codes += 4, dst += 32)
+        int4_pair(codes, table, dst);
   }
 }
+template <int Pairs, class Plane>
+static ACCEL_INLINE void int4_blocks(const Int4Weight<Plane>& w, u64 i, u32 count, float* dst) {
+  enum { kTogether = 64 };  // groups whose planes are widened at a time
+  float scale[kTogether], offset[kTogether];
+  u64 g = i >> w.shift;
+  for (u32 left = count >> w.shift; left;) {
+    const u32 groups = least(kTogether, left);
+    widen(w.scales + g, groups, scale);
+    widen(w.offsets + g, groups, offset);
+    const u32* codes = w.codes + g * Pairs * 4;
+    if (w.zeros) int4_groups<Pairs, true>(codes, scale, offset, groups, dst);
+    else int4_groups<Pairs, false>(codes, scale, offset, groups, dst);
+    g += groups, left -= groups, dst += groups * Pairs * 32;
+  }
+}
+// i and count are multiples of the group.
+template <class Plane>
+static void dequant(const Int4Rows<Plane>& s, u64 i, u32 count, float* dst) {
+  if (s.any.shift == 5) int4_blocks<1>(s.any, i, count, dst);
+  else if (s.any.shift == 6) int4_blocks<2>(s.any, i, count, dst);
+  else int4_blocks<4>(s.any, i, count, dst);
+}
+
+// ---------------------------------------------------------------- few rows
+
+#if ACCEL_ISA_avx512
+template <bool Zeros>
+struct FewInt4 {
+  const u32* codes[4];
+  const float* s[4];
+  u64 apart;  // from a scale to its offset
+  ACCEL_INLINE void pair(int c, u32 i, V* v) const {
+    const Int4Table table = int4_table(s[c][i], s[c][i + apart], Zeros);
+    v[0] = _mm512_permutexvar_ps(int4_codes(codes[c] + i * 4), table);
+    v[1] = _mm512_permutexvar_ps(int4_codes(codes[c] + i * 4 + 2), table);
+  }
+};
+// Scales and offsets of each 32 weights.
+template <class Plane>
+static ACCEL_INLINE void few_plane(const Plane* plane, u32 count, u32 times, float* to) {
+  widen(plane, count, to);
+  for (u32 i = times == 1 ? 0 : count * times; i-- > 0;) to[i] = to[i / times];
+}
+template <class Plane>
+static void few_prepare(const Int4Rows<Plane>& w, const FewColumns& b) {
+  const u32 groups = b.K >> w.any.shift, count = b.columns * groups;
+  few_plane(w.any.scales + (u64)b.n * groups, count, 1u << (w.any.shift - 5), b.planes);
+  few_plane(w.any.offsets + (u64)b.n * groups, count, 1u << (w.any.shift - 5),
+            b.planes + few_planes(b.K));
+}
+template <bool Zeros>
+static void few_int4(const u32* codes, const FewColumns& b, u32 rows, const NkTile& t) {
+  FewInt4<Zeros> w;
+  for (u32 i = 0; i < 4; ++i) {
+    const u32 n = few_column(b, i);
+    w.codes[i] = codes + ((u64)n * b.K + b.k) / 8;
+    w.s[i] = b.planes + ((n - b.n) * b.K + b.k) / 32;
+  }
+  w.apart = few_planes(b.K);
+  few_tile_of(rows, t, w, b.wide);
+}
+template <class Plane>
+static void few_first(const Int4Rows<Plane>& weight, const FewColumns& b, u32 rows,
+                      const NkTile& t) {
+  if (weight.any.zeros) few_int4<true>(weight.any.codes, b, rows, t);
+  else few_int4<false>(weight.any.codes, b, rows, t);
+}
+template <class Plane>
+static ACCEL_INLINE void few_fetch(const Int4Rows<Plane>& s, u64 i, u64 count) {
+  const u64 first = i >> s.any.shift, planes = (count >> s.any.shift) * sizeof(Plane);
+  fetch_bytes(s.any.codes + i / 8, count / 2);
+  fetch_bytes(s.any.scales + first, planes);
+  fetch_bytes(s.any.offsets + first, planes);
+}
+#endif
 
 // ---------------------------------------------------------------- one row against codes as stored
 
@@ -150,11 +244,6 @@ static ACCEL_INLINE V4 int4_trees(V a, V b, V c, V d) {
   const __m256 t = low + high;  // + (v + 2)
   const __m128 u = _mm256_castps256_ps128(t), v = _mm256_extractf128_ps(t, 1);
   return (V4)(_mm_shuffle_ps(u, v, 0x88) + _mm_shuffle_ps(u, v, 0xdd));  // + (v + 1)
-}
-static ACCEL_INLINE VI int4_quad(const u32* w) {
-  long long both;
-  __builtin_memcpy(&both, w, 8);
-  return _mm512_set1_epi64(both);
 }
 
 // Per is the number of 32-code steps of a group.
@@ -259,7 +348,7 @@ static void nk_stream(const Product& p, const float* x, const Int4Rows<Plane>& w
 
 template <class Plane>
 static ACCEL_INLINE Int4Weight<Plane> int4_weight_of(const KernelArgs* args) {
-  const QuantMatMulParams* p = (const QuantMatMulParams*)args->params;
+  const ProductParams* p = (const ProductParams*)args->params;
   return {(const u32*)args->buf[1], (const Plane*)args->buf[2],
           (const Plane*)args->buf[p->zeros ? 3 : 4],
           p->group == 32   ? 5u

@@ -1,11 +1,12 @@
 // matmul and linear, both weight orders.
-#include "shared/params/matmul.h"
 #include "backends/cpu/kernels/prelude.h"
+#include "shared/params/product.h"
 
 namespace ISA {
 // clang-format off
 #include "backends/cpu/kernels/product.inl"
 #include "backends/cpu/kernels/product_nk.inl"
+#include "backends/cpu/kernels/product_few.inl"
 #include "backends/cpu/kernels/product_kn.inl"
 #include "backends/cpu/kernels/matmul.inl"
 // clang-format on

@@ -18,9 +18,11 @@ static void int8_panels(const Product& p, const Weight& weight, const Int8Activa
   s.planes.offsets = s.planes.scales + kInt8Panels * kInt8PlaneFloats;
   s.runs = group / 32;
   s.width = p.N;
-  const u64 ahead = 16 * kInt8Panels * weight.row_bytes;
+  const u64 next = 16 * kInt8Panels * weight.row_bytes;  // bytes of so many columns
+  s.fetched = (u32)round_up(next / (of_row * int8_fetching(r.m1 - r.m0)), 64);
   for (u32 n = r.n0; n < r.n1; n += 16 * kInt8Panels) {
     weight.fetch((u64)(n + 16 * kInt8Panels) * of_row, 16 * kInt8Panels * of_row);
+    s.ahead = weight.bytes + n * weight.row_bytes + next;
     for (u32 k = 0; k < p.K; k += depth) {
       const u32 length = least(depth, p.K - k), first = k / group;
       s.groups = length / group;
@@ -28,7 +30,7 @@ static void int8_panels(const Product& p, const Weight& weight, const Int8Activa
       for (u32 c = 0; c < s.columns; c += 16) {
         const u32 columns = least(16, s.columns - c), panel = c / 16;
         int8_panel<Int4>(weight.bytes + (u64)(n + c) * weight.row_bytes + k / bytes,
-                         weight.row_bytes, ahead, columns, length / bytes / 4,
+                         weight.row_bytes, columns, length / bytes / 4,
                          s.bytes + panel * kInt8PanelBytes);
         weight.planes((u64)(n + c) * of_row + first, of_row, s.groups, columns,
                       Int8Planes{s.planes.scales + panel * kInt8PlaneFloats,
@@ -38,6 +40,7 @@ static void int8_panels(const Product& p, const Weight& weight, const Int8Activa
       s.out = p.out + (u64)r.m0 * p.N + n;
       s.a = int8_from(a, r.m0, first, group);
       int8_slice<Int4>(s, r.m1 - r.m0);
+      s.ahead += (u64)s.groups * int8_fetching(r.m1 - r.m0) * s.fetched;
     }
   }
 }

@@ -39,7 +39,9 @@ static ACCEL_INLINE VI int8_products(VI w, const Int8Row& x) {
   if (!Int4)
     return _mm512_dpbusd_epi32(zero, _mm512_xor_si512(w, v_iset((int)0x80808080u)), x.even);
   const VI sums = _mm512_dpbusd_epi32(zero, w & low, x.even);
-  return _mm512_dpbusd_epi32(sums, _mm512_srli_epi16(w, 4) & low, x.odd);
+  // A bit matrix that moves the upper four bits of each byte down: shift and mask in one.
+  const VI down = _mm512_set1_epi64(0x1020408000000000ll);
+  return _mm512_dpbusd_epi32(sums, _mm512_gf2p8affine_epi64_epi8(w, down, 0), x.odd);
 }
 static ACCEL_INLINE VI int8_pack(VI a, VI b) {
   return _mm512_madd_epi16(_mm512_packs_epi32(a, b), _mm512_set1_epi16(1));

@@ -83,28 +83,22 @@ static ACCEL_INLINE void int8_put_words(char* to, I16x words) {
   }
 }
 // `words` words of the rows of up to sixteen columns; columns that do not exist are zero codes.
-// What stands `ahead` bytes behind them is fetched.
 template <bool Int4>
-static void int8_panel(const char* rows, u64 row_bytes, u64 ahead, u32 columns, u32 words,
-                       char* to) {
+static void int8_panel(const char* rows, u64 row_bytes, u32 columns, u32 words, char* to) {
   const u32 bytes = Int4 ? 128 : 64;  // of one word of all columns, unpacked
-  const auto fetch = [&](u32 i) __attribute__((always_inline)) {
-    if (i % 16) return;
-    for (u32 c = 0; c < columns; ++c)
-      __builtin_prefetch(rows + ahead + 4 * (u64)i + c * row_bytes, 0, 2);
-  };
   u32 i = 0;
 #if ACCEL_ISA_avx512 || ACCEL_ISA_avx2
-  if (columns == 16)
-    for (; i + kLanes <= words; i += kLanes) {
+  // The last words once more where they are no whole vector.
+  if (columns == 16 && words >= kLanes)
+    while (i < words) {
+      i = least(i, words - kLanes);
       I16x v[kLanes];
       int8_transpose(rows + 4 * (u64)i, row_bytes, v);
-      fetch(i);
       for (u32 j = 0; j < kLanes; ++j) int8_put_words<Int4>(to + (u64)(i + j) * bytes, v[j]);
+      i += kLanes;
     }
 #endif
   for (; i < words; ++i) {
-    fetch(i);
     int word[16] = {};
     for (u32 c = 0; c < columns; ++c)
       __builtin_memcpy(word + c, rows + c * row_bytes + 4 * (u64)i, 4);
@@ -185,7 +179,9 @@ struct Int8Slice {
   u32 columns;
   bool first;
   float* out;
-  u64 width;  // of out
+  u64 width;          // of out
+  const char* ahead;  // the codes that come next, of which each group of a fetching block of rows
+  u32 fetched;        // fetches so many bytes, whole lines; 0: none
 };
 
 static ACCEL_INLINE V int8_load_out(const Int8Slice& s, int row, u32 column) {
@@ -218,6 +214,7 @@ static void int8_tile(const Int8Slice& s, u32 column) {
         v_iset(Int4 || kInt8Bias == 0 ? 0 : start[r]);
     for (u32 run = 0; run < s.runs; ++run, w += 8 * 64, q += 32)
       int8_run<R, C, Int4>(sums, w, kInt8PanelBytes, q, s.a.stride);
+    for (u32 b = 0; b < s.fetched; b += 64) __builtin_prefetch(s.ahead + g * s.fetched + b, 0, 2);
     V ws[C], wb[C];
     ACCEL_UNROLL for (int c = 0; c < C; ++c) ws[c] = v_load(scales + c * kInt8PlaneFloats);
     ACCEL_UNROLL for (int c = 0; c < C; ++c) wb[c] = v_load(offsets + c * kInt8PlaneFloats);
@@ -256,13 +253,19 @@ static void int8_tile_of(u32 rows, const Int8Slice& s, u32 column) {
   }
 }
 
+// Blocks of rows that fetch the codes of the next columns: so many that memory is read all the time
+// where rows are few.
+static ACCEL_INLINE u32 int8_fetching(u32 rows) {
+  return least(up_to(rows, kInt8Rows) / kInt8Rows, 3);
+}
 // All rows of a slice, in blocks of nearly one height.
 template <bool Int4>
 static void int8_slice(Int8Slice s, u32 rows) {
   const Int8Activations a = s.a;
   float* const out = s.out;
   const u32 blocks = up_to(rows, kInt8Rows) / kInt8Rows;
-  for (u32 b = 0; b < blocks; ++b) {
+  for (u32 b = 0; b < blocks; ++b, s.ahead += s.groups * s.fetched) {
+    if (b == int8_fetching(rows)) s.fetched = 0;
     const u32 m = (u32)part_of(rows, b, blocks), height = (u32)part_of(rows, b + 1, blocks) - m;
     s.a = int8_from(a, m, 0, 0);
     s.out = out + m * s.width;

@@ -18,6 +18,12 @@ enum { kNkSlice = 1024 };
 #else
 enum { kNkSlice = 768 };  // two or four passes read it, and the nearest cache is smaller
 #endif
+// Products of few rows have tiles of their own (product_few.inl).
+#if ACCEL_ISA_avx512
+static constexpr u32 kFewRows = 32;
+#else
+static constexpr u32 kFewRows = 0;
+#endif
 enum {
   kNkBlockColumns = 128,
   kNkBlockFloats = 32 * 4096,
@@ -40,11 +46,13 @@ static u64 nk_shared(const void* params) {
   const ProductShape* s = shape_of(params);
   return s->M == 1 ? 0 : (u64)s->M * nk_width(s->K) * 4;
 }
+static u64 few_local(u32 K);
 // One activation row, the widened weight rows, the accumulators of one block of rows.
 static u64 nk_local(const void* params) {
   const ProductShape* s = shape_of(params);
   const u32 columns = up_to(least(nk_block_columns(s->K), s->N), kNkColumns);
-  return ((u64)nk_width(s->K) + (u64)columns * nk_stride(s->K) + (u64)columns * kNkRows * 16) * 4;
+  const u64 many = (u64)columns * (nk_stride(s->K) + kNkRows * 16), few = few_local(s->K);
+  return (nk_width(s->K) + (many < few ? few : many)) * 4;
 }
 
 // ---------------------------------------------------------------- activations
@@ -55,10 +63,10 @@ static ACCEL_INLINE F16x nk_load(const X* x, u32 k, u32 K) {
   return select(lanes_below((int)(K - k)), load_n(x + k, (int)(K - k)), splat(-0.0f));
 }
 
-// Rows of whole vectors of f32 are read where they are.
+// Many rows of whole vectors of f32 are read where they are.
 template <class X>
-static ACCEL_INLINE bool nk_in_place(u32 K) {
-  return sizeof(X) == 4 && K % 16 == 0;
+static ACCEL_INLINE bool nk_in_place(u32 M, u32 K) {
+  return sizeof(X) == 4 && K % 16 == 0 && M > kFewRows;
 }
 // Rows m0 .. m1 of x, as [block][K / 16][rows of the block][16].
 template <class X>
@@ -76,7 +84,7 @@ static void nk_pack_rows(const X* x, u32 K, u32 m0, u32 m1, float* px) {
 template <class X>
 static void nk_pack(const KernelArgs* args, u32 chunk, u32 n_chunks, void*) {
   const ProductShape* s = shape_of(args->params);
-  if (s->M == 1 || nk_in_place<X>(s->K)) return;
+  if (s->M == 1 || nk_in_place<X>(s->M, s->K)) return;
   const u32 blocks = up_to(s->M, kNkRows) / kNkRows;
   const u32 m0 = (u32)part_of(blocks, chunk, n_chunks) * kNkRows;
   const u32 m1 = (u32)part_of(blocks, chunk + 1, n_chunks) * kNkRows;
@@ -299,11 +307,17 @@ static ACCEL_INLINE const float* nk_weight_in_place(const FloatWeight<float>& we
   return weight.w + i;
 }
 
+template <class Weight>
+static void few_rectangle(const Product& p, const Weight& weight, const Rect& r, const float* px,
+                          float* scratch);
+
 // The rectangle of one chunk; scratch holds what nk_local says, less one row.
 template <class Weight>
 static void nk_rectangle(const Product& p, const Weight& weight, const Rect& r,
                          const NkActivations& x, float* scratch) {
   const u32 width = nk_width(p.K), stride = nk_stride(p.K);
+  if (x.packed && r.m1 - r.m0 <= kFewRows && !nk_weight_in_place(weight, 0))
+    return few_rectangle(p, weight, r, x.x, scratch);
   const u32 most = least(nk_block_columns(p.K), r.n1 - r.n0);
   for (u32 n = r.n0; n < r.n1; n += most) {
     u32 columns = least(most, r.n1 - n), done = 0;
@@ -346,7 +360,7 @@ static void nk_run(const Product& p, const KernelArgs* args, const Weight& weigh
   if (r.n0 == r.n1) return;
   float* scratch = (float*)local;
   if (p.M == 1) return nk_stream(p, (const X*)args->buf[0], weight, r, scratch);
-  const bool in_place = nk_in_place<X>(p.K);
+  const bool in_place = nk_in_place<X>(p.M, p.K);
   const NkActivations x = {(const float*)(in_place ? args->buf[0] : args->shared), !in_place};
   nk_rectangle(p, weight, r, x, scratch + nk_width(p.K));
 }

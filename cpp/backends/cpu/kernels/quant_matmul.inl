@@ -24,9 +24,54 @@ static ACCEL_INLINE void dequant(const Int8Weight& s, u64 i, u32 count, float* d
     i += length, dst += length, count -= length;
   }
 }
-static ACCEL_INLINE void dequant(const Int8Rows& s, u64 i, u32 count, float* dst) {
-  dequant(s.any, i, count, dst);
+// i and count are multiples of 32.
+static void dequant(const Int8Rows& s, u64 i, u32 count, float* dst) {
+  enum { kTogether = 64 };  // blocks whose scales are widened at a time
+  float scale[kTogether];
+  u64 b = i / 32;
+  for (u32 left = count / 32; left;) {
+    const u32 blocks = least(kTogether, left);
+    widen(s.any.scales + b, blocks, scale);
+    const signed char* q = s.any.q + b * 32;
+    for (u32 j = 0; j < blocks; ++j, q += 32, dst += 32) {
+      const F16x all = splat(scale[j]);
+      store(dst, all * load(q));
+      store(dst + 16, all * load(q + 16));
+    }
+    b += blocks, left -= blocks;
+  }
 }
+
+// ---------------------------------------------------------------- few rows
+
+#if ACCEL_ISA_avx512
+struct FewInt8 {
+  const signed char* q[4];
+  const float* s[4];
+  ACCEL_INLINE void pair(int c, u32 i, V* v) const {
+    const V scale = v_set(s[c][i]);
+    v[0] = v_mul(scale, v_load(q[c] + i * 32));
+    v[1] = v_mul(scale, v_load(q[c] + i * 32 + 16));
+  }
+};
+static void few_prepare(const Int8Rows& w, const FewColumns& b) {
+  const u32 blocks = b.K / 32;
+  widen(w.any.scales + (u64)b.n * blocks, b.columns * blocks, b.planes);
+}
+static void few_first(const Int8Rows& weight, const FewColumns& b, u32 rows, const NkTile& t) {
+  FewInt8 w;
+  for (u32 i = 0; i < 4; ++i) {
+    const u32 n = few_column(b, i);
+    w.q[i] = weight.any.q + (u64)n * b.K + b.k;
+    w.s[i] = b.planes + ((n - b.n) * b.K + b.k) / 32;
+  }
+  few_tile_of(rows, t, w, b.wide);
+}
+static ACCEL_INLINE void few_fetch(const Int8Rows& s, u64 i, u64 count) {
+  fetch_bytes(s.any.q + i, count);
+  fetch_bytes(s.any.scales + i / 32, count / 32 * sizeof(f16));
+}
+#endif
 
 template <class X>
 static void nk_stream(const Product& p, const X* x, const Int8Rows& weight, const Rect& r,

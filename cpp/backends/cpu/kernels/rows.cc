@@ -5,6 +5,7 @@
 
 namespace ISA {
 // clang-format off
+#include "backends/cpu/kernels/quotient.inl"
 #include "backends/cpu/kernels/rows.inl"
 // clang-format on
 

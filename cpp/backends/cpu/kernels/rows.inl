@@ -98,29 +98,6 @@ static ACCEL_INLINE float exp_columns(const float* x, float* out, Range r, F16x 
   return sum16(acc);
 }
 
-// Quotients by one divisor. With a fused multiply-add, two corrections of a product with the
-// rounded inverse give the rounded quotient: the first leaves an error below one unit in the last
-// place, so the next remainder is exact and the second rounds as the division does. Remainders stay
-// exact while a quotient is 0 or at least 2^-102; other vectors are divided.
-struct Divisor {
-  F16x by, inverse, least;
-  bool plain;
-};
-static ACCEL_INLINE Divisor divisor(float by) {
-#if ACCEL_ISA_base
-  const bool plain = true;
-#else
-  const bool plain = !(by >= 1.0f && by <= 0x1p60f);
-#endif
-  return {splat(by), splat(1.0f) / splat(by), splat(by * 0x1p-102f), plain};
-}
-static ACCEL_INLINE F16x quotient(F16x a, const Divisor& d) {
-  if (d.plain || any((a < d.least) & !(a == splat(0.0f)))) return a / d.by;
-  const F16x first = a * d.inverse, minus = splat(-0.0f) - d.by;
-  const F16x second = fma(fma(minus, first, a), d.inverse, first);
-  return fma(fma(minus, second, a), d.inverse, second);
-}
-
 // out[c] = e[c] / sum, or (x[c] - most) - log(sum) of log_softmax, for the columns of r.
 template <bool log>
 static ACCEL_INLINE void finish_columns(const float* x, const float* e, float* out, Range r,

@@ -225,11 +225,15 @@ static ACCEL_INLINE M16x lanes_below(int n) {
 
 // The inverse of mask_bits.
 static ACCEL_INLINE M16x lanes_of_bits(u32 m) {
+#if ACCEL_ISA_avx512
+  return {{(VM)m}};
+#else
   static const int bit[16] = {1,     2,     4,     8,     0x10,   0x20,   0x40,   0x80,
                               0x100, 0x200, 0x400, 0x800, 0x1000, 0x2000, 0x4000, 0x8000};
   I16x lane;
   for (int i = 0; i < kParts; ++i) lane.p[i] = v_iload(bit + i * kLanes);
   return (lane & isplat((int)m)) == lane;
+#endif
 }
 
 // ---------------------------------------------------------------- memory
