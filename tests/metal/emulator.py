@@ -142,6 +142,8 @@ class Emulator:
     def new(self, name):
         return self.msg(self.msg(self.cls(name), "alloc"), "init")
 
+    pointer, size = P, Size
+
     def array(self, objects):
         held = (P * len(objects))(*objects)
         return P(
@@ -201,6 +203,12 @@ class Emulator:
 
     def faults(self):
         return self.lib.metalemu_fault_text().decode()
+
+    def taken(self):
+        """The faults so far, which are then forgotten: a test that expects them looks at these."""
+        text = self.faults()
+        self.lib.metalemu_clear_faults()
+        return text
 
     def clear(self):
         self.lib.metalemu_clear_faults()

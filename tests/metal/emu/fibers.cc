@@ -38,6 +38,7 @@ Worker::Worker() {
   pool_ = static_cast<char*>(mmap(nullptr, pool_bytes_, PROT_READ | PROT_WRITE,
                                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
   if (pool_ == MAP_FAILED) abort();
+  catch_page_faults();
   memory = pool_;
   stacks_ = pool_ + memory_bytes;
   // The last freed stack is the next one used, so what it holds is still in the cache.
@@ -119,22 +120,26 @@ void Worker::run_thread() {
 }
 
 void Worker::fiber() {
+  run_thread();
+  end_thread();
+}
+
+void Worker::end_thread() {
+  void* stack = lane[current].stack;
   for (;;) {
-    void* stack = lane[current].stack;
-    run_thread();
-    Simdgroup& s = simd[simdgroup];
-    s.done |= 1u << (current & 31);
-    if (*static_cast<uint64_t*>(stack) != kCanary)
-      report("stack", "kernel '%s' needs more than %zu bytes of stack a thread",
-             dispatch->pipeline->kernel->name.c_str(), kStack);
-    void* to = choose(true);
-    if (to == reinterpret_cast<void*>(kOwnStack)) {
-      lane[current].stack = stack;
-      continue;
+    simd[simdgroup].done |= 1u << (current & 31);
+    if (*static_cast<uint64_t*>(stack) != kCanary) {
+      *static_cast<uint64_t*>(stack) = kCanary;
+      report("stack", "kernel '%s' needs more than %zu bytes of stack a thread", entry->name, kStack);
     }
-    free_stacks_.push_back(stack);
-    void* nowhere;
-    metalemu_switch(&nowhere, to);
+    void* to = choose(true);
+    if (to != reinterpret_cast<void*>(kOwnStack)) {
+      free_stacks_.push_back(stack);
+      void* nowhere;
+      metalemu_switch(&nowhere, to);
+    }
+    lane[current].stack = stack;
+    run_thread();
   }
 }
 

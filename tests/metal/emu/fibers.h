@@ -58,6 +58,7 @@ struct Worker {
     return p >= memory && p < memory + kThreadgroupBytes + kBeyond;
   }
   [[noreturn]] void fiber();
+  [[noreturn]] void end_thread();  // of the kernel: the fiber goes on with another, or ends
   void leave();  // the current lane waits: run something else
   void* threadgroup_variable(const void* tag, size_t bytes);
   void divergence(const char* what);
@@ -80,5 +81,7 @@ struct Worker {
 
 // The worker of this thread of the host, while it runs a group.
 extern __attribute__((tls_model("initial-exec"))) thread_local Worker* worker;
+
+void catch_page_faults();
 
 }  // namespace emu
