@@ -326,6 +326,7 @@ void Gpu::complete(Queue* q, Lock& lock) {
     finished.push_back(c->finished);
     --q->uncompleted;
     auto handlers = std::move(c->completed);
+    auto keep = std::move(c->keep);
     if (!handlers.empty()) observe(c);
     done_.notify_all();
     lock.unlock();
@@ -334,6 +335,7 @@ void Gpu::complete(Queue* q, Lock& lock) {
       for (auto& f : handlers) f(c);
       handlers.clear();
     }
+    for (Obj* o : keep) release(o);
     release(c);
     lock.lock();
   }
