@@ -11,8 +11,9 @@ HEAD = "#include <metal_stdlib>\nusing namespace metal;\n"
 
 
 def words(*values):
-    return np.array([np.float32(v).view(np.uint32) if isinstance(v, float) else v for v in values],
-                    np.uint32).tobytes()
+    return np.array(
+        [np.float32(v).view(np.uint32) if isinstance(v, float) else v for v in values], np.uint32
+    ).tobytes()
 
 
 def bf16(x):
@@ -72,7 +73,11 @@ def test_four_bit_matvec(emu, run, sample, dtype, relu, mode):
     y = np.zeros(rows, np.float32)
     constants = None if relu is None else {0: relu}
     run(sample("qgemv")).dispatch(
-        f"qgemv_{dtype}", [w, s, stored, y, words(rows, k)], -(-rows // 8), (32, 2, 1), constants or {}
+        f"qgemv_{dtype}",
+        [w, s, stored, y, words(rows, k)],
+        -(-rows // 8),
+        (32, 2, 1),
+        constants or {},
     )
     terms = (q.astype(np.float64) - 8) * np.repeat(s.astype(np.float64), 32, 1) * value
     want = np.maximum(terms.sum(1), 0) if relu else terms.sum(1)
@@ -83,7 +88,9 @@ def test_four_bit_matvec(emu, run, sample, dtype, relu, mode):
 def test_atomics_and_simd_functions(emu, run, mode):
     """32 lanes of 4 groups count at one address; one group writes what its simd functions gave."""
     emu.mode(**mode)
-    source = HEAD + """
+    source = (
+        HEAD
+        + """
 kernel void k(device const float* x [[buffer(0)]], device float* y [[buffer(1)]],
               device atomic_uint* count [[buffer(2)]], uint lid [[thread_position_in_threadgroup]],
               uint lane [[thread_index_in_simdgroup]], uint g [[threadgroup_position_in_grid]]) {
@@ -95,6 +102,7 @@ kernel void k(device const float* x [[buffer(0)]], device float* y [[buffer(1)]]
   if (g == 1) y[lid] = b;
 }
 """
+    )
     x, y, count = np.arange(32, dtype=np.float32), np.zeros(32, np.float32), np.zeros(1, np.uint32)
     run(source).dispatch("k", [x, y, count], 4, 32)
     i = np.arange(32)
@@ -104,8 +112,14 @@ kernel void k(device const float* x [[buffer(0)]], device float* y [[buffer(1)]]
 
 
 TYPES = {
-    "float": np.float32, "half": np.float16, "ushort": np.uint16, "uint": np.uint32,
-    "int": np.int32, "uchar": np.uint8, "char": np.int8, "ulong": np.uint64,
+    "float": np.float32,
+    "half": np.float16,
+    "ushort": np.uint16,
+    "uint": np.uint32,
+    "int": np.int32,
+    "uchar": np.uint8,
+    "char": np.int8,
+    "ulong": np.uint64,
 }
 
 
@@ -113,7 +127,9 @@ TYPES = {
 @pytest.mark.parametrize("name", TYPES)
 def test_every_type_of_buffer_binds(emu, run, name, mode):
     emu.mode(**mode)
-    source = HEAD + f"""
+    source = (
+        HEAD
+        + f"""
 struct Params {{ uint n; float scale; int bias; uint pad; }};
 kernel void k(device const {name}* x [[buffer(0)]], device {name}* y [[buffer(1)]],
               constant Params& p [[buffer(2)]], constant {name}* c [[buffer(3)]],
@@ -121,6 +137,7 @@ kernel void k(device const {name}* x [[buffer(0)]], device {name}* y [[buffer(1)
   if (i < p.n) y[i] = x[i] + c[i % 2] + {name}(p.bias);
 }}
 """
+    )
     dtype = TYPES[name]
     x, y = np.arange(60).astype(dtype), np.zeros(60, dtype)
     run(source).dispatch("k", [x, y, words(60, 2.0, 3, 0), np.array([1, 2], dtype)], 2, 32)
@@ -131,11 +148,14 @@ def test_31_buffers(emu, run):
     n = 31
     inputs = ", ".join(f"device const uint* a{i} [[buffer({i})]]" for i in range(n - 1))
     total = " + ".join(f"a{i}[t]" for i in range(n - 1))
-    source = HEAD + f"""
+    source = (
+        HEAD
+        + f"""
 kernel void k({inputs}, device uint* out [[buffer(30)]], uint t [[thread_position_in_grid]]) {{
   out[t] = {total};
 }}
 """
+    )
     arrays = [np.arange(32, dtype=np.uint32) * i for i in range(n - 1)]
     out = np.zeros(32, np.uint32)
     run(source).dispatch("k", [*arrays, out], 1, 32)
@@ -146,7 +166,9 @@ kernel void k({inputs}, device uint* out [[buffer(30)]], uint t [[thread_positio
 def test_positions(emu, run, mode):
     """What a thread knows of itself, in a grid that cuts its last groups."""
     emu.mode(**mode)
-    source = HEAD + """
+    source = (
+        HEAD
+        + """
 kernel void k(device uint* out [[buffer(0)]], uint3 at [[thread_position_in_grid]],
               uint3 all [[threads_per_grid]], uint3 in [[thread_position_in_threadgroup]],
               uint3 size [[threads_per_threadgroup]], uint3 group [[threadgroup_position_in_grid]],
@@ -159,6 +181,7 @@ kernel void k(device uint* out [[buffer(0)]], uint3 at [[thread_position_in_grid
   o[3] = size.x * 100 + size.y;
 }
 """
+    )
     r = run(source)
     out = r.buffer(12 * 7 * 2 * 16)
     c = r.commands()
@@ -174,13 +197,16 @@ kernel void k(device uint* out [[buffer(0)]], uint3 at [[thread_position_in_grid
 
 
 def test_function_constants_and_macros(emu, run):
-    source = HEAD + """
+    source = (
+        HEAD
+        + """
 constant int step_given [[function_constant(0)]];
 constant int step = is_function_constant_defined(step_given) ? step_given : 7;
 kernel void k(device int* out [[buffer(0)]], uint i [[thread_position_in_grid]]) {
   out[i] = step * int(i);
 }
 """
+    )
     out = np.zeros(8, np.int32)
     r = run(source)
     r.dispatch("k", [out], 1, 8, constants={0: 3})
@@ -190,7 +216,9 @@ kernel void k(device int* out [[buffer(0)]], uint i [[thread_position_in_grid]])
 
 
 def test_half_and_bfloat_round_after_each_operation(emu, run):
-    source = HEAD + """
+    source = (
+        HEAD
+        + """
 kernel void k(device const half* a [[buffer(0)]], device const half* b [[buffer(1)]],
               device half* h [[buffer(2)]], device bfloat* f [[buffer(3)]],
               uint i [[thread_position_in_grid]]) {
@@ -198,6 +226,7 @@ kernel void k(device const half* a [[buffer(0)]], device const half* b [[buffer(
   f[i] = bfloat(float(a[i])) * bfloat(float(b[i])) + bfloat(float(a[i]));
 }
 """
+    )
     r = np.random.default_rng(5)
     a, b = (r.standard_normal(256).astype(np.float16) for _ in range(2))
     h, f = np.zeros(256, np.float16), np.zeros(256, np.uint16)
@@ -208,12 +237,15 @@ kernel void k(device const half* a [[buffer(0)]], device const half* b [[buffer(
 
 
 def test_fma_is_fused_and_products_are_not(emu, run):
-    source = HEAD + """
+    source = (
+        HEAD
+        + """
 kernel void k(device const float* x [[buffer(0)]], device float* y [[buffer(1)]]) {
   y[0] = fma(x[0], x[0], x[1]);
   y[1] = x[0] * x[0] + x[1];
 }
 """
+    )
     v = np.float32(1 + 2.0**-12)
     x, y = np.array([v, -np.float32(v * v)], np.float32), np.zeros(2, np.float32)
     run(source).dispatch("k", [x, y], 1, 1)

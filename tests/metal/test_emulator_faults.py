@@ -107,7 +107,9 @@ def test_a_removed_barrier_is_named_with_its_line(emu, run, sample, name, kernel
     else:
         run(text).dispatch(kernel, [a, out, np.uint32(1024).tobytes()], 4, 256, memory=128)
     found = emu.taken()
-    where = rf"race: kernel '{kernel}', group \d+, thread \d+, {name}\.metal:\d+: .*threadgroup memory"
+    where = (
+        rf"race: kernel '{kernel}', group \d+, thread \d+, {name}\.metal:\d+: .*threadgroup memory"
+    )
     assert re.search(where, found), found
 
 
@@ -171,7 +173,10 @@ BODY = {
         "thread float* t = (thread float*)0; t = x; y[0] = t[0];",
         "address space|incompatible",
     ),
-    "constant pointer to device pointer": ("device const uint* t = &n; y[0] = t[0];", "address space|cannot init"),
+    "constant pointer to device pointer": (
+        "device const uint* t = &n; y[0] = t[0];",
+        "address space|cannot init",
+    ),
     "write to constant": ("n = 3;", "const"),
     "double": ("double d = x[0]; y[0] = d;", "not available in MSL"),
     "std": ("y[0] = std::sqrt(x[0]);", "not available in MSL"),
@@ -184,7 +189,10 @@ BODY = {
     ),
     "unknown function": ("y[0] = simd_summ(x[0]);", "undeclared identifier"),
     "variable length array": ("float t[n]; t[0] = x[0]; y[0] = t[0];", "variable length array"),
-    "threadgroup initializer": ("threadgroup float t = 1.0f; y[0] = t;", "cannot have an initializer"),
+    "threadgroup initializer": (
+        "threadgroup float t = 1.0f; y[0] = t;",
+        "cannot have an initializer",
+    ),
     "as_type of another size": ("y[0] = as_type<float>(ushort(1));", "different sizes"),
 }
 
@@ -207,7 +215,10 @@ KERNELS = {
         "used twice",
     ),
     "index past the last": ("kernel void k(device float* x [[buffer(31)]]) {}", "end at 30"),
-    "a buffer in no space": ("kernel void k(float* x [[buffer(0)]]) {}", "needs device or constant"),
+    "a buffer in no space": (
+        "kernel void k(float* x [[buffer(0)]]) {}",
+        "needs device or constant",
+    ),
     "unknown attribute": (
         "kernel void k(device float* x [[buffer(0)]], uint i [[thread_position]]) {}",
         "is not known",

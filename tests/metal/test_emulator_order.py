@@ -126,7 +126,9 @@ LOOSE = {
 }
 
 
-@pytest.mark.parametrize("mode", [(False, 1), (False, 2), (False, 9), (True, 1), (True, 2)], ids=str)
+@pytest.mark.parametrize(
+    "mode", [(False, 1), (False, 2), (False, 9), (True, 1), (True, 2)], ids=str
+)
 @pytest.mark.parametrize("how", UNTRACKED_JOINED)
 def test_what_is_joined_is_ordered(emu, run, how, mode):
     emu.mode(*mode)

@@ -25,6 +25,8 @@ asm(".globl metalemu_switch\nmetalemu_switch:\n"
 #endif
 
 namespace {
+// What an optional argument that is not bound refers to: the compiler may read a reference early.
+alignas(64) char absent[1 << 12];
 constexpr uint64_t kCanary = 0x5afe57ac0ffee123;
 constexpr uintptr_t kOwnStack = 1;  // choose(): start the current lane where the caller stands
 void fiber_entry() {
@@ -130,7 +132,8 @@ void Worker::end_thread() {
     simd[simdgroup].done |= 1u << (current & 31);
     if (*static_cast<uint64_t*>(stack) != kCanary) {
       *static_cast<uint64_t*>(stack) = kCanary;
-      report("stack", "kernel '%s' needs more than %zu bytes of stack a thread", entry->name, kStack);
+      report("stack", "kernel '%s' needs more than %zu bytes of stack a thread", entry->name,
+             kStack);
     }
     void* to = choose(true);
     if (to != reinterpret_cast<void*>(kOwnStack)) {
@@ -201,7 +204,7 @@ void Worker::begin(const Dispatch& d, unsigned index) {
   shared.simdgroups = (threads + 31) / 32;
   for (int i = 0; i < kBuffers; ++i) {
     const Bound& b = d.bound[i];
-    shared.buf[i] = b.set() ? const_cast<char*>(b.low()) : nullptr;
+    shared.buf[i] = b.set() ? const_cast<char*>(b.low()) : absent;
     if (size_t bytes = d.threadgroup_bytes[i]) {
       shared.tg[i] = memory + memory_used;
       memset(shared.tg[i], 0xff, bytes);
@@ -220,6 +223,10 @@ void Worker::begin(const Dispatch& d, unsigned index) {
   }
   if (settings().check)
     for (unsigned i = 0; i < threads; ++i) lane[i].simd_epoch = 0;
+}
+
+bool Worker::is_absent(const char* p) {
+  return p >= absent && p < absent + sizeof absent;
 }
 
 // When every thread stands at a barrier, or is done, all go on.

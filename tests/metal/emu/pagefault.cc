@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "fibers.h"
+#include "order.h"
 #include "settings.h"
 
 namespace emu {
@@ -22,8 +23,11 @@ void on_fault(int signal, siginfo_t* info, void* context) {
     sigaction(signal, signal == SIGBUS ? &before_bus : &before_segv, nullptr);
     return;
   }
-  report("out-of-bounds", "kernel '%s', group %u, thread %u: page fault at %p; the thread ends",
-         worker->entry->name, worker->group, worker->current, info->si_addr);
+  static std::atomic<unsigned> said{0}, said_in{0};  // once for each dispatch
+  if (said.exchange(worker->node->id) != worker->node->id ||
+      said_in.exchange(fault_epoch()) != fault_epoch())
+    report("out-of-bounds", "kernel '%s', group %u, thread %u: page fault at %p; the thread ends",
+           worker->entry->name, worker->group, worker->current, info->si_addr);
   auto* c = static_cast<ucontext_t*>(context);
 #if defined(__x86_64__)
   auto& sp = c->uc_mcontext.gregs[REG_RSP];

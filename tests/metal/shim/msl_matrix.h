@@ -43,7 +43,7 @@ inline msl_m8<T> make_filled_simdgroup_matrix(T v) {
   m.e = (vec<T, 2>)v;
   return m;
 }
-template <class T, int R, int C>
+template <class T, int R, int C = R>
 inline simdgroup_matrix<T, R, C> make_filled_simdgroup_matrix(T v) {
   msl_m8<T> m;
   m.e = (vec<T, 2>)v;
