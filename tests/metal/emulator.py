@@ -10,6 +10,7 @@ import contextlib
 import ctypes
 import functools
 import os
+import platform
 import shutil
 import subprocess
 from pathlib import Path
@@ -46,7 +47,7 @@ class Block(ctypes.Structure):
 
 def available() -> bool:
     """Whether what builds the emulator is installed."""
-    if shutil.which(CXX) is None:
+    if shutil.which(CXX) is None or platform.machine().lower() not in ("x86_64", "amd64"):
         return False
     probe = [CXX, "-x", "c++", "-", "-fblocks", "-lBlocksRuntime", "-o", "/dev/null"]
     code = "int main() { int x = 1; int (^f)() = ^{ return x; }; return f(); }"

@@ -1,4 +1,4 @@
-"""The API as a host uses it: properties, misuse, lifetimes, failures on demand, archives, events."""
+"""The API as a host uses it: properties, misuse, lifetimes, failures, archives, events."""
 
 import ctypes
 import mmap

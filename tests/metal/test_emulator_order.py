@@ -1,4 +1,4 @@
-"""Commands that nothing joins are really unordered: wrong numbers for some seed, a name in check mode.
+"""Commands that nothing joins are unordered: wrong numbers for some seed, a name in check mode.
 
 Two encoders or command buffers: one doubles `a` into `b`, the next adds 1 to `b` into `c`.
 """

@@ -98,7 +98,7 @@ def test_a_known_good_attention(emu, run, shaders, mode):
     out = np.zeros_like(q)
     numbers = [np.int32(2), np.int32(keys), *(np.uint64(s) for s in (keys * d, d, keys * d, d))]
     scalars = [s.tobytes() for s in (*numbers, np.float32(d**-0.5))]
-    none = {i: False for i in range(20, 26)}
+    none = dict.fromkeys(range(20, 26), False)
     made = run(source_of(shaders, "sdpa_vector.h", tail))
     made.dispatch("attention", [q, k, v, out, *scalars], (heads, 1, 1), 1024, none)
     kk, vv = (np.repeat(a, 2, 0).astype(np.float64) for a in (k, v))

@@ -14,9 +14,9 @@ namespace emu {
 
 __attribute__((tls_model("initial-exec"))) thread_local Worker* worker;
 
-extern "C" void metalemu_switch(void** save, void* to);
+extern "C" __attribute__((visibility("hidden"))) void metalemu_switch(void** save, void* to);
 #if defined(__x86_64__)
-asm(".globl metalemu_switch\nmetalemu_switch:\n"
+asm(".globl metalemu_switch\n.hidden metalemu_switch\nmetalemu_switch:\n"
     "  push %rbp\n  push %rbx\n  push %r12\n  push %r13\n  push %r14\n  push %r15\n"
     "  mov %rsp, (%rdi)\n  mov %rsi, %rsp\n"
     "  pop %r15\n  pop %r14\n  pop %r13\n  pop %r12\n  pop %rbx\n  pop %rbp\n  ret\n");
@@ -102,6 +102,17 @@ void* Worker::choose(bool own_stack) {
 
 void Worker::leave() {
   Lane& me = lane[current];
+  Simdgroup& s = simd[simdgroup];
+  // The common way: lanes in their order, each with a stack by now.
+  if (s.ready && seed == 1) [[likely]] {
+    unsigned l = __builtin_ctz(s.ready);
+    if (s.started >> l & 1) {
+      s.ready &= s.ready - 1;
+      current = simdgroup * 32 + l;
+      metalemu_switch(&me.sp, lane[current].sp);
+      return;
+    }
+  }
   void* to = choose(false);
   if (&lane[current] == &me && to != scheduler_) return;  // the only lane left
   metalemu_switch(&me.sp, to);
@@ -327,6 +338,12 @@ mslrt::Seen mslemu_exchange(const void* v, unsigned bytes, unsigned kind, unsign
 void mslemu_simdgroup_barrier(unsigned, unsigned line, const char* file) {
   char none = 0;
   mslemu_exchange(&none, 1, mslrt::k_simdgroup_barrier, line, file);
+}
+void mslemu_collective(unsigned kind, unsigned line, const char* file) {
+  // The values do not need the others: only check mode waits for them, and says who is missing.
+  char none = 0;
+  if (emu::settings().check || emu::settings().family < mslrt::family_of(kind))
+    mslemu_exchange(&none, 1, kind, line, file);
 }
 unsigned mslemu_lane(void) {
   return worker->current & 31;
