@@ -193,11 +193,12 @@ class Emulator:
 
     # ---- the emulator itself
 
-    def mode(self, check=False, seed=1, family=8, os=15):
+    def mode(self, check=False, seed=1, family=8, os=15, grace=3):
         self.lib.metalemu_set_check(int(check))
         self.lib.metalemu_set_seed(seed)
         self.lib.metalemu_set_family(family)
         self.lib.metalemu_set_os(os)
+        self.lib.metalemu_set_grace(grace)
 
     def fail(self, what, nth=1):
         self.lib.metalemu_fail(what.encode() if what else None, nth)
