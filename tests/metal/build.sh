@@ -5,7 +5,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 out=${1:?build.sh OUT}
 cxx=${CXX:-clang++-19}
 mkdir -p "$out/objects"
-flags=(-std=c++20 -O2 -g -Wall -Wextra -Wno-unused-parameter -fPIC -fno-strict-aliasing
+flags=(-std=c++20 -O2 -g -Wall -Wextra -Wno-unused-parameter -fPIC -fno-strict-aliasing -fno-plt
   -I "$here/stubs" "-DMSLEMU_DEFAULT_HOME=\"$here\"")
 build() { "$cxx" "${flags[@]}" -c "$1" -o "$out/objects/$(basename "$1" .cc).o"; }
 stale=()

@@ -10,6 +10,7 @@ import contextlib
 import ctypes
 import functools
 import os
+import platform
 import shutil
 import subprocess
 from pathlib import Path
@@ -46,7 +47,7 @@ class Block(ctypes.Structure):
 
 def available() -> bool:
     """Whether what builds the emulator is installed."""
-    if shutil.which(CXX) is None:
+    if shutil.which(CXX) is None or platform.machine().lower() not in ("x86_64", "amd64"):
         return False
     probe = [CXX, "-x", "c++", "-", "-fblocks", "-lBlocksRuntime", "-o", "/dev/null"]
     code = "int main() { int x = 1; int (^f)() = ^{ return x; }; return f(); }"
@@ -142,6 +143,8 @@ class Emulator:
     def new(self, name):
         return self.msg(self.msg(self.cls(name), "alloc"), "init")
 
+    pointer, size = P, Size
+
     def array(self, objects):
         held = (P * len(objects))(*objects)
         return P(
@@ -190,17 +193,24 @@ class Emulator:
 
     # ---- the emulator itself
 
-    def mode(self, check=False, seed=1, family=8, os=15):
+    def mode(self, check=False, seed=1, family=8, os=15, grace=3):
         self.lib.metalemu_set_check(int(check))
         self.lib.metalemu_set_seed(seed)
         self.lib.metalemu_set_family(family)
         self.lib.metalemu_set_os(os)
+        self.lib.metalemu_set_grace(grace)
 
     def fail(self, what, nth=1):
         self.lib.metalemu_fail(what.encode() if what else None, nth)
 
     def faults(self):
         return self.lib.metalemu_fault_text().decode()
+
+    def taken(self):
+        """The faults so far, which are then forgotten: a test that expects them looks at these."""
+        text = self.faults()
+        self.lib.metalemu_clear_faults()
+        return text
 
     def clear(self):
         self.lib.metalemu_clear_faults()

@@ -181,6 +181,7 @@ void access(void* p, size_t n, bool write, bool atomic, void* pc) {
   auto a = reinterpret_cast<uintptr_t>(p);
   auto* c = static_cast<char*>(p);
   if (a >= k->module->low && a < k->module->high) return;  // its own constants
+  if (!write && Worker::is_absent(c)) return;
   Actor me{k->node, nullptr, {}};
   me.mark = {k->node->id,
              k->group,

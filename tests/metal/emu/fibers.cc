@@ -14,9 +14,9 @@ namespace emu {
 
 __attribute__((tls_model("initial-exec"))) thread_local Worker* worker;
 
-extern "C" void metalemu_switch(void** save, void* to);
+extern "C" __attribute__((visibility("hidden"))) void metalemu_switch(void** save, void* to);
 #if defined(__x86_64__)
-asm(".globl metalemu_switch\nmetalemu_switch:\n"
+asm(".globl metalemu_switch\n.hidden metalemu_switch\nmetalemu_switch:\n"
     "  push %rbp\n  push %rbx\n  push %r12\n  push %r13\n  push %r14\n  push %r15\n"
     "  mov %rsp, (%rdi)\n  mov %rsi, %rsp\n"
     "  pop %r15\n  pop %r14\n  pop %r13\n  pop %r12\n  pop %rbx\n  pop %rbp\n  ret\n");
@@ -25,6 +25,8 @@ asm(".globl metalemu_switch\nmetalemu_switch:\n"
 #endif
 
 namespace {
+// What an optional argument that is not bound refers to: the compiler may read a reference early.
+alignas(64) char absent[1 << 12];
 constexpr uint64_t kCanary = 0x5afe57ac0ffee123;
 constexpr uintptr_t kOwnStack = 1;  // choose(): start the current lane where the caller stands
 void fiber_entry() {
@@ -38,6 +40,7 @@ Worker::Worker() {
   pool_ = static_cast<char*>(mmap(nullptr, pool_bytes_, PROT_READ | PROT_WRITE,
                                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
   if (pool_ == MAP_FAILED) abort();
+  catch_page_faults();
   memory = pool_;
   stacks_ = pool_ + memory_bytes;
   // The last freed stack is the next one used, so what it holds is still in the cache.
@@ -99,6 +102,17 @@ void* Worker::choose(bool own_stack) {
 
 void Worker::leave() {
   Lane& me = lane[current];
+  Simdgroup& s = simd[simdgroup];
+  // The common way: lanes in their order, each with a stack by now.
+  if (s.ready && seed == 1) [[likely]] {
+    unsigned l = __builtin_ctz(s.ready);
+    if (s.started >> l & 1) {
+      s.ready &= s.ready - 1;
+      current = simdgroup * 32 + l;
+      metalemu_switch(&me.sp, lane[current].sp);
+      return;
+    }
+  }
   void* to = choose(false);
   if (&lane[current] == &me && to != scheduler_) return;  // the only lane left
   metalemu_switch(&me.sp, to);
@@ -119,22 +133,27 @@ void Worker::run_thread() {
 }
 
 void Worker::fiber() {
+  run_thread();
+  end_thread();
+}
+
+void Worker::end_thread() {
+  void* stack = lane[current].stack;
   for (;;) {
-    void* stack = lane[current].stack;
-    run_thread();
-    Simdgroup& s = simd[simdgroup];
-    s.done |= 1u << (current & 31);
-    if (*static_cast<uint64_t*>(stack) != kCanary)
-      report("stack", "kernel '%s' needs more than %zu bytes of stack a thread",
-             dispatch->pipeline->kernel->name.c_str(), kStack);
-    void* to = choose(true);
-    if (to == reinterpret_cast<void*>(kOwnStack)) {
-      lane[current].stack = stack;
-      continue;
+    simd[simdgroup].done |= 1u << (current & 31);
+    if (*static_cast<uint64_t*>(stack) != kCanary) {
+      *static_cast<uint64_t*>(stack) = kCanary;
+      report("stack", "kernel '%s' needs more than %zu bytes of stack a thread", entry->name,
+             kStack);
     }
-    free_stacks_.push_back(stack);
-    void* nowhere;
-    metalemu_switch(&nowhere, to);
+    void* to = choose(true);
+    if (to != reinterpret_cast<void*>(kOwnStack)) {
+      free_stacks_.push_back(stack);
+      void* nowhere;
+      metalemu_switch(&nowhere, to);
+    }
+    lane[current].stack = stack;
+    run_thread();
   }
 }
 
@@ -196,7 +215,7 @@ void Worker::begin(const Dispatch& d, unsigned index) {
   shared.simdgroups = (threads + 31) / 32;
   for (int i = 0; i < kBuffers; ++i) {
     const Bound& b = d.bound[i];
-    shared.buf[i] = b.set() ? const_cast<char*>(b.low()) : nullptr;
+    shared.buf[i] = b.set() ? const_cast<char*>(b.low()) : absent;
     if (size_t bytes = d.threadgroup_bytes[i]) {
       shared.tg[i] = memory + memory_used;
       memset(shared.tg[i], 0xff, bytes);
@@ -215,6 +234,10 @@ void Worker::begin(const Dispatch& d, unsigned index) {
   }
   if (settings().check)
     for (unsigned i = 0; i < threads; ++i) lane[i].simd_epoch = 0;
+}
+
+bool Worker::is_absent(const char* p) {
+  return p >= absent && p < absent + sizeof absent;
 }
 
 // When every thread stands at a barrier, or is done, all go on.
@@ -315,6 +338,12 @@ mslrt::Seen mslemu_exchange(const void* v, unsigned bytes, unsigned kind, unsign
 void mslemu_simdgroup_barrier(unsigned, unsigned line, const char* file) {
   char none = 0;
   mslemu_exchange(&none, 1, mslrt::k_simdgroup_barrier, line, file);
+}
+void mslemu_collective(unsigned kind, unsigned line, const char* file) {
+  // The values do not need the others: only check mode waits for them, and says who is missing.
+  char none = 0;
+  if (emu::settings().check || emu::settings().family < mslrt::family_of(kind))
+    mslemu_exchange(&none, 1, kind, line, file);
 }
 unsigned mslemu_lane(void) {
   return worker->current & 31;

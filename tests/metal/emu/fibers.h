@@ -57,8 +57,10 @@ struct Worker {
   bool in_threadgroup_memory(const char* p) const {
     return p >= memory && p < memory + kThreadgroupBytes + kBeyond;
   }
+  static bool is_absent(const char* p);
   [[noreturn]] void fiber();
-  void leave();  // the current lane waits: run something else
+  [[noreturn]] void end_thread();  // of the kernel: the fiber goes on with another, or ends
+  void leave();                    // the current lane waits: run something else
   void* threadgroup_variable(const void* tag, size_t bytes);
   void divergence(const char* what);
 
@@ -80,5 +82,7 @@ struct Worker {
 
 // The worker of this thread of the host, while it runs a group.
 extern __attribute__((tls_model("initial-exec"))) thread_local Worker* worker;
+
+void catch_page_faults();
 
 }  // namespace emu

@@ -11,10 +11,6 @@
 namespace emu {
 namespace {
 
-// While nothing orders submissions, the GPU waits this long for another one, so that what the host
-// submits back to back is really unordered. A host that waits ends it.
-constexpr double kGrace = 0.003;
-
 bool reorders() {
   return settings().check || settings().seed > 1;
 }
@@ -188,7 +184,7 @@ bool Gpu::wait(Event* e, uint64_t value, uint64_t milliseconds) {
 
 void Gpu::hold(Lock& lock) {
   while (held_ && !flush_) {
-    double left = last_commit_ + kGrace - now();
+    double left = last_commit_ + settings().grace_ms / 1000.0 - now();
     if (left <= 0) break;
     work_.wait_for(lock, std::chrono::duration<double>(left));
   }
@@ -326,6 +322,7 @@ void Gpu::complete(Queue* q, Lock& lock) {
     finished.push_back(c->finished);
     --q->uncompleted;
     auto handlers = std::move(c->completed);
+    auto keep = std::move(c->keep);
     if (!handlers.empty()) observe(c);
     done_.notify_all();
     lock.unlock();
@@ -334,6 +331,7 @@ void Gpu::complete(Queue* q, Lock& lock) {
       for (auto& f : handlers) f(c);
       handlers.clear();
     }
+    for (Obj* o : keep) release(o);
     release(c);
     lock.lock();
   }

@@ -13,6 +13,9 @@ void metalemu_set_seed(unsigned seed);
 void metalemu_set_family(unsigned family);
 // Version of macOS that the process believes to run on; residency sets need 15.
 void metalemu_set_os(unsigned major);
+// How long the GPU waits for more submissions in check mode and for seeds from 2 on, unless the
+// host waits for one (3 at first): what comes in that time is unordered unless something joins it.
+void metalemu_set_grace(unsigned milliseconds);
 
 // The nth call of that kind from now fails, once; 0: every call. A null name disarms everything.
 // Names: device, queue, buffer, library, function, pipeline, event, fence, residency, archive_load,

@@ -152,7 +152,7 @@ std::vector<Argument> parse(const mslrt::Entry& e) {
 
 std::string run_command(const std::string& command, int* status) {
   std::string out;
-  FILE* p = popen((command + " 2>&1").c_str(), "r");
+  FILE* p = popen(("{ " + command + "; } 2>&1").c_str(), "r");
   char b[4096];
   while (size_t n = fread(b, 1, sizeof b, p)) out.append(b, n);
   *status = pclose(p);

@@ -80,6 +80,7 @@ Settings& settings() {
     made->family = number("MSLEMU_FAMILY", 8);
     made->os = number("MSLEMU_OS", 15);
     made->threads = number("MSLEMU_THREADS", std::max(1u, std::thread::hardware_concurrency()));
+    made->grace_ms = number("MSLEMU_GRACE_MS", 3);
     made->patience_ms = number("MSLEMU_PATIENCE_MS", 10000);
     return made;
   }();
@@ -141,6 +142,9 @@ void metalemu_set_family(unsigned family) {
 }
 void metalemu_set_os(unsigned major) {
   emu::settings().os = major;
+}
+void metalemu_set_grace(unsigned milliseconds) {
+  emu::settings().grace_ms = milliseconds;
 }
 void metalemu_fail(const char* what, unsigned nth) {
   emu::Failures& f = emu::failures();

@@ -7,7 +7,7 @@ namespace emu {
 
 struct Settings {
   std::atomic<bool> check;
-  std::atomic<unsigned> seed, family, os, threads, patience_ms;
+  std::atomic<unsigned> seed, family, os, threads, patience_ms, grace_ms;
 };
 Settings& settings();
 

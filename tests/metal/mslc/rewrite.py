@@ -1,6 +1,6 @@
 """The passes that turn tokens of MSL into tokens of C++."""
 
-from kernels import SPACES, Kernels
+from kernels import BUILTINS, SPACES, Kernels
 from tokens import MslError
 
 SCALARS = (
@@ -39,7 +39,14 @@ class Rewriter(Kernels):
                 n = self.match_angle(n + 1)
                 start = True
             n += 1
+        self.drop_attributes()
         self.check_pointer_spaces()
+
+    def drop_attributes(self):
+        """What binds an argument means nothing on a function that is no kernel."""
+        for start, end, items in self.attrs_in(0, len(self.sig)):
+            if items and items[0][0] in BUILTINS | {"buffer", "threadgroup", "function_constant"}:
+                self.blank(start, end)
 
     def statement(self, n, depth, paren):
         """What only a statement can begin with; the place to go on from, or None."""

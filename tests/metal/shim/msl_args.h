@@ -25,7 +25,7 @@ struct Entry {
 // What the lanes of a simdgroup handed in. The first lane that needs a reduction computes it.
 struct Exchange {
   unsigned mask, reduced;
-  alignas(16) char result[64];
+  alignas(16) char result[256];
   alignas(16) char values[32 * 64];
 };
 struct Seen {

@@ -11,6 +11,8 @@ void mslemu_barrier(unsigned flags, unsigned line, const char* file);
 void mslemu_simdgroup_barrier(unsigned flags, unsigned line, const char* file);
 mslrt::Seen mslemu_exchange(const void* value, unsigned bytes, unsigned kind, unsigned line,
                             const char* file);
+// Every lane must be here, and nothing is exchanged.
+void mslemu_collective(unsigned kind, unsigned line, const char* file);
 unsigned mslemu_lane(void);
 unsigned mslemu_active_mask(void);
 void* mslemu_threadgroup_var(const void* tag, unsigned long bytes);

@@ -97,10 +97,6 @@ struct is_convertible : bool_constant<is_convertible_v<A, B>> {};
 template <class T>
 constexpr bool is_class_v = __is_class(T);
 template <class T>
-constexpr bool is_empty_v = __is_empty(T);
-template <class T>
-struct is_empty : bool_constant<is_empty_v<T>> {};
-template <class T>
 constexpr bool is_const_v = __is_const(T);
 template <class T>
 constexpr bool is_pointer_v = __is_pointer(T);
