@@ -22,8 +22,6 @@ sys.path[:0] = [str(HERE), str(HERE / "ops"), str(HERE / "conformance")]
 TABLES = ("base", "avx2", "avx512", "neon")
 METAL = ("metal", "metal_plain")
 POISON = 0xFF  # every transient starts as NaN
-# Operators that have kernels on the CPU and none on Metal: their tests are expected to be refused.
-NOT_ON_METAL = frozenset()
 
 
 @cache
@@ -79,18 +77,6 @@ collect_ignore_glob = [] if os.environ.get("ACCEL_TEST_PEERS") == "1" else ["pee
 # Needs a build with the Metal backend.
 if "metal" not in os.environ.get("ACCEL_TEST_DEVICE", ""):
     collect_ignore_glob.append("metal/test_executor.py")
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_call(item):
-    """On Metal an operator of NOT_ON_METAL is expected to be refused."""
-    try:
-        return (yield)
-    except NotImplementedError as e:  # UnsupportedError is one
-        isa = item.callspec.params.get("isa") if hasattr(item, "callspec") else None
-        if isa in METAL and str(e).split(":")[0] in NOT_ON_METAL:
-            pytest.xfail(str(e).splitlines()[0])
-        raise
 
 
 def pytest_collection_modifyitems(items):
