@@ -58,7 +58,7 @@ def test_enumerate_and_open():
         (lambda: accel.open_best(limits={"warps": ("<=", 1)}), accel.DeviceError, "unknown"),
         (lambda: accel.open_best(limits={"threads": 4}), TypeError, "limits is an int"),
         (lambda: accel.open_best(limits={"threads": ("=", 4)}), accel.AttrError, "'='"),
-        (lambda: accel.open_best(prefer=["metal"]), accel.DeviceError, "no device was found"),
+        (lambda: accel.open_best(prefer=["cuda"]), accel.DeviceError, "no device was found"),
     ],
 )
 def test_opening_refuses(call, error, words):
