@@ -54,14 +54,23 @@ def outside_agrees(case, point, r, want):
     )
 
 
+def orders_of(op: str, backend: str) -> dict[str, str]:
+    """The order of each kernel that an operator has on a backend."""
+    (found,) = (o for o in _core._ops() if o["name"] == op)
+    return {k["kernel"]: k["order"] for k in found["kernels"] if k["backend"] == backend}
+
+
 @pytest.mark.parametrize(("case", "point"), POINTS, ids=IDS)
 def test_p26_28_row(case, point, isa):
     r = record(open_runtime(isa), case.op, point, generator(case, point))
-    got = run(open_runtime(isa).device, r)
+    plan = r.builder.compile()
+    got = run(open_runtime(isa).device, r, plan)
     want = oracle(r)
     judge(case.bound, got, want, f"{case.op} {point}")
-    for name, (values, _) in oracle(r, level_of(isa)).items():
-        equal_bits(got[name], values, f"{case.op} {point} {name} against its order")
+    # matrix8 is the hardware's own: its bound alone is known (spec 007).
+    if orders_of(case.op, r.backend).get(own_kernel(plan)) != "matrix8":
+        for name, (values, _) in oracle(r, level_of(isa)).items():
+            equal_bits(got[name], values, f"{case.op} {point} {name} against its order")
     if case.outside:
         outside_agrees(case, point, r, want)
     if not point.trivial:
@@ -86,8 +95,7 @@ def test_general_kernels(case, point, isa, monkeypatch):
     the same bits."""
     runtime = open_runtime(isa)
     backend, skipped, first = runtime.device.info.backend, [], {}
-    (op,) = (op for op in _core._ops() if op["name"] == case.op)
-    orders = {k["kernel"]: k["order"] for k in op["kernels"] if k["backend"] == backend}
+    orders = orders_of(case.op, backend)
     while True:
         monkeypatch.setenv("ACCEL_SKIP_KERNEL", ",".join(skipped))
         r = record(runtime, case.op, point, generator(case, point))
