@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # The Metal backend on the emulator of tests/metal: builds build/metal beside the package, then runs pytest with its
-# arguments on that build (default: the operators and the executor). Of the CPU's kernel tables it has base and avx2.
-# Expects tools/setup.sh to have run. Needs clang 19
-# and libblocksruntime-dev. On a Mac the package itself has the backend: run pytest there, see specs/016-metal.md.
+# arguments on that build (default: the executor and the operators). Of the CPU's kernel tables it has base and avx2.
+# Expects tools/setup.sh to have run; needs clang 19 and libblocksruntime-dev. On a Mac the package itself has the
+# backend: specs/016-metal.md has the command.
 #   tools/metal.sh [pytest arguments]
 set -euo pipefail
 cd "$(dirname "$0")/.."
