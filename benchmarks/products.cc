@@ -164,11 +164,11 @@ struct Machine {
 // One kernel with its scratch; buffers may be swapped between calls.
 struct Call {
   const accel_cpu::Kernel& kernel;
-  QuantMatMulParams params;
+  ProductParams params;
   std::vector<void*> buffers;
   std::vector<char> shared, local;
   size_t stride;
-  Call(Machine& m, const std::string& name, const QuantMatMulParams& p, std::vector<void*> b)
+  Call(Machine& m, const std::string& name, const ProductParams& p, std::vector<void*> b)
       : kernel(*products::kernel(m.table, name)),
         params(p),
         buffers(std::move(b)),
@@ -377,7 +377,7 @@ bool measure(Machine& m, const Row& r, const Options& o, char* memory) {
   std::vector<void*> buffers = {x.data(), nullptr};
   buffers.resize(r.weight == '4' ? 5 : r.weight == '8' ? 3 : 2);
   buffers.push_back(out.data());
-  Call call(m, r.kernel, {r.M, r.K, r.N, is_nk(r), r.group, r.zeros, by_int8(r) ? 3u : 0u},
+  Call call(m, r.kernel, {r.M, r.K, r.N, is_nk(r), r.group, r.zeros, by_int8(r) ? 3u : 0u, 1, 0},
             buffers);
   point(call, r, planes, memory);
   call.run(m.pool);

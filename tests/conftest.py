@@ -2,6 +2,8 @@
 
 ACCEL_TEST_ISA: `all` runs device tests on every kernel table of this machine, a name on that one;
 without it the best table.
+ACCEL_TEST_DEVICE: `metal` runs them on the Metal device instead, `metal_plain` on it without
+exchange inside SIMD groups, `metal,metal_plain` on both.
 ACCEL_TEST_SLOW=1 runs the tests marked slow, ACCEL_TEST_PEERS=1 those marked peers.
 """
 
@@ -18,6 +20,7 @@ HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE / "ops"), str(HERE / "conformance")]
 
 TABLES = ("base", "avx2", "avx512", "neon")
+METAL = ("metal", "metal_plain")
 POISON = 0xFF  # every transient starts as NaN
 
 
@@ -25,6 +28,8 @@ POISON = 0xFF  # every transient starts as NaN
 def open_runtime(isa: str | None, threads: int = 1):
     import accel
 
+    if isa in METAL:
+        return accel.Runtime(accel.open_metal(plain=isa == "metal_plain", debug_fill=POISON))
     return accel.Runtime(accel.open_cpu(threads=threads, isa=isa, debug_fill=POISON))
 
 
@@ -48,6 +53,8 @@ def fma_tables() -> tuple[str, ...]:
 
 
 def chosen_tables() -> tuple[str, ...]:
+    if devices := os.environ.get("ACCEL_TEST_DEVICE", ""):
+        return tuple(devices.split(","))
     wanted = os.environ.get("ACCEL_TEST_ISA", "")
     if wanted == "all":
         return tables()
@@ -67,6 +74,9 @@ def pytest_generate_tests(metafunc):
 ON_REQUEST = {"slow": "ACCEL_TEST_SLOW", "peers": "ACCEL_TEST_PEERS"}
 # What these import is installed by the extra [peers] alone.
 collect_ignore_glob = [] if os.environ.get("ACCEL_TEST_PEERS") == "1" else ["peers/*"]
+# Needs a build with the Metal backend.
+if "metal" not in os.environ.get("ACCEL_TEST_DEVICE", ""):
+    collect_ignore_glob.append("metal/test_executor.py")
 
 
 def pytest_collection_modifyitems(items):
@@ -90,6 +100,6 @@ def device(runtime):
 def rng(request):
     """Seeded by the test's id without its kernel table, so that every table sees the same data."""
     name = request.node.nodeid
-    for isa in TABLES:
+    for isa in (*reversed(METAL), *TABLES):
         name = name.replace(isa, "")
     return np.random.default_rng(zlib.crc32(name.encode()))

@@ -21,7 +21,8 @@ def test_enumerate_and_open():
     found = accel.enumerate_devices()
     (info,) = [d for d in found.devices if d.backend == "cpu"]
     assert isinstance(info, accel.DeviceInfo) and len(info.id) == 16
-    assert {note.backend for note in found.notes} >= {"metal", "cuda"}
+    named = {n.backend for n in found.notes} | {d.backend for d in found.devices}
+    assert named == {"cpu", "metal", "cuda"}
     device = accel.open_device(info.id)
     assert device.info.id == info.id and device.info.backend == "cpu"
     assert device.info.level in ("base", "fma") and device.info.threads >= 1
@@ -36,6 +37,11 @@ def test_enumerate_and_open():
         (lambda: accel.open_device("cpu"), TypeError, "id is a str"),
         (lambda: accel.open_cpu(threads=-1), accel.AttrError, "threads is -1"),
         (lambda: accel.open_cpu(threads=1.0), TypeError, "threads is a float"),
+        (lambda: accel.open_metal(index=-1), accel.AttrError, "index is -1"),
+        (lambda: accel.open_metal(index=99), accel.DeviceError, "open_metal: "),
+        (lambda: accel.open_metal(debug_fill=256), accel.AttrError, "debug_fill is 256"),
+        (lambda: accel.open_metal(lose_at=0), accel.AttrError, "lose_at is 0"),
+        (lambda: accel.open_metal(plain=1), TypeError, "plain is an int"),
         (lambda: accel.open_cpu(isa="sse9"), accel.UnsupportedError, "sse9"),
         (lambda: accel.open_cpu(isa=""), accel.AttrError, "isa is ''"),
         (lambda: accel.open_cpu(isa=2), TypeError, "isa is an int"),
@@ -52,7 +58,7 @@ def test_enumerate_and_open():
         (lambda: accel.open_best(limits={"warps": ("<=", 1)}), accel.DeviceError, "unknown"),
         (lambda: accel.open_best(limits={"threads": 4}), TypeError, "limits is an int"),
         (lambda: accel.open_best(limits={"threads": ("=", 4)}), accel.AttrError, "'='"),
-        (lambda: accel.open_best(prefer=["metal"]), accel.DeviceError, "no device was found"),
+        (lambda: accel.open_best(prefer=["cuda"]), accel.DeviceError, "no device was found"),
     ],
 )
 def test_opening_refuses(call, error, words):

@@ -36,6 +36,7 @@ ACCEL = [
     "open_best",
     "open_cpu",
     "open_device",
+    "open_metal",
     "quant",
     "tensor",
     "__version__",

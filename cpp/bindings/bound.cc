@@ -85,6 +85,11 @@ void BoundValues::add_array(const std::string& name, HostArray a) {
     return;
   }
   const bool written = port->kind == PortKind::State || port->kind == PortKind::Output;
+  const DevicePtr& device = plan_.runtime()->device();
+  if (!device->wraps())
+    return refuse_buffer({"foreign", name,
+                          name + " is a " + a.type_text() + " array and must be a buffer on " +
+                              device->info().backend + "; device.buffer(array) makes the copy"});
   if (auto problem = in_place_problem(*port, a, written)) return refuse_buffer(std::move(*problem));
   arrays_.push_back({name, a.data, port->dtype, a.count, a.writable, keep_alive(a.array)});
 }

@@ -50,6 +50,20 @@ DevicePtr open_cpu_device(py::object threads, py::object isa, py::object check,
   return unlocked([&] { return open_cpu(options); });
 }
 
+DevicePtr open_metal_device(py::object index, py::object check, py::object debug_fill,
+                            py::object lose_at, py::object cache, py::object plain) {
+  MetalOptions options;
+  options.index = int(in_range({"open_metal", "index"}, index, 0, 1024));
+  options.check = bool_arg({"open_metal", "check"}, check);
+  options.plain = bool_arg({"open_metal", "plain"}, plain);
+  options.cache = text_or_empty({"open_metal", "cache"}, cache);
+  if (!debug_fill.is_none())
+    options.debug_fill = int(in_range({"open_metal", "debug_fill"}, debug_fill, 0, 255));
+  if (!lose_at.is_none())
+    options.lose_at = in_range({"open_metal", "lose_at"}, lose_at, 1, INT64_MAX);
+  return unlocked([&] { return open_metal(options); });
+}
+
 std::vector<std::string> texts(Arg a, py::handle value) {
   std::vector<std::string> result;
   const py::object items = items_arg(a, value, "a sequence of str");
@@ -139,6 +153,11 @@ void add_opening(py::module_& m) {
       "debug_fill"_a = py::none(), "lose_at"_a = py::none(),
       "Open the CPU. threads=0 is all cores; isa forces a kernel table: base, avx2, avx512, neon. "
       "check=True tests ids, lengths, counts and draws before each node and fails the fence.");
+  m.def("open_metal", open_metal_device, "index"_a = 0, "check"_a = false,
+        "debug_fill"_a = py::none(), "lose_at"_a = py::none(), "cache"_a = py::none(),
+        "plain"_a = false,
+        "Open a Metal device, by its place in enumerate_devices(). cache is a folder for compiled "
+        "pipelines; plain=True uses no exchange inside SIMD groups; the rest is as in open_cpu.");
   m.def(
       "open_best", open_best_device, "prefer"_a = py::make_tuple("metal", "cuda", "cpu"),
       "allow_cpu"_a = true, "allow_software"_a = false, "require"_a = py::tuple(),
@@ -172,6 +191,9 @@ void add_devices(py::module_& m) {
       .def_property_readonly("info", [](const Device& d) { return to_python(d.info()); })
       .def_property_readonly("passed_over",
                              [](const Device& d) { return to_python(d.passed_over); })
+      .def_property_readonly(
+          "notes", [](const Device& d) { return to_python(unlocked([&] { return d.notes(); })); },
+          "What went otherwise than asked, without harm.")
       .def_property_readonly("queue",
                              [](Device& d) { return unlocked([&] { return d.default_queue(); }); })
       .def(

@@ -228,7 +228,11 @@ BufferPtr buffer_of_dlpack(const DevicePtr& device, py::object x, std::optional<
                      "copy=False");
   const int64_t size = size_of(dtype);
   const bool aligned = reinterpret_cast<uintptr_t>(bytes_of(in.tensor)) % size_t(size) == 0;
-  const bool fits = compact(in.tensor) && aligned;
+  if (!device->wraps() && copy == false)
+    throw bind_error("foreign", "x",
+                     "from_dlpack: x is in memory of the host and must be the device's own with "
+                     "copy=False; from_dlpack(x, copy=True) makes the copy");
+  const bool fits = device->wraps() && compact(in.tensor) && aligned;
   if (!fits && copy == false)
     throw bind_error(aligned ? "layout" : "alignment", "x",
                      std::string("from_dlpack: x is ") + (aligned ? "strided" : "misaligned") +

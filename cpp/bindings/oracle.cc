@@ -17,6 +17,13 @@ static oracle::Level level_of(const std::string& name) {
   throw attr_error("oracle", "level", "level is '" + name + "' and must be 'f64', 'fma' or 'base'");
 }
 
+static Backend backend_of(const std::string& name) {
+  for (const Backend b : {Backend::cpu, Backend::metal, Backend::cuda})
+    if (name == name_of(b)) return b;
+  throw attr_error("oracle", "backend",
+                   "backend is '" + name + "' and must be 'cpu', 'metal' or 'cuda'");
+}
+
 static py::array_t<double> array_of(const std::vector<double>& v, const Shape& shape) {
   py::array_t<double> out(std::vector<py::ssize_t>(shape.begin(), shape.end()));
   std::copy(v.begin(), v.end(), out.mutable_data());
@@ -26,7 +33,7 @@ static py::array_t<double> array_of(const std::vector<double>& v, const Shape& s
 // Arrays carry only bytes here: the port says what they hold.
 static py::dict run_oracle(const Builder& builder, const std::map<std::string, py::buffer>& ports,
                            const std::map<std::string, uint32_t>& scalars, const std::string& level,
-                           bool budgets) {
+                           bool budgets, const std::string& backend) {
   const Graph graph = builder.finish();
   oracle::Inputs inputs;
   std::vector<py::buffer_info> held;
@@ -40,7 +47,8 @@ static py::dict run_oracle(const Builder& builder, const std::map<std::string, p
                                int64_t(info.size * info.itemsize) / size_of(port.dtype)};
   }
   py::dict result;
-  for (const auto& [name, value] : oracle::evaluate(graph, inputs, {level_of(level), budgets})) {
+  const oracle::Options options = {level_of(level), budgets, backend_of(backend)};
+  for (const auto& [name, value] : oracle::evaluate(graph, inputs, options)) {
     py::object budget = py::none();
     if (budgets) budget = array_of(value.budget, value.type.shape);
     result[py::str(name)] = py::make_tuple(array_of(value.v, value.type.shape), budget);
@@ -51,9 +59,9 @@ static py::dict run_oracle(const Builder& builder, const std::map<std::string, p
 void bind_oracle(py::module_& m) {
   m.def("oracle", &run_oracle, py::arg("builder"), py::arg("ports"),
         py::arg("scalars") = py::dict(), py::kw_only(), py::arg("level") = "f64",
-        py::arg("budgets") = false,
+        py::arg("budgets") = false, py::arg("backend") = "cpu",
         "Evaluate a recorded graph by the float64 reference, or walk its accumulation orders in "
-        "f32.\n\n"
+        "f32: those of the backend's kernels.\n\n"
         "ports holds the bytes of inputs, weights and states; scalars their bits. Gives for each "
         "output and each\n"
         "written state (values, budgets) as float64 arrays; budgets is None unless asked for.");

@@ -1,4 +1,5 @@
 // What generators, gates and tests look at: the op table as data, and failing allocations.
+#include "exec/testing.h"
 #include "bindings/bindings.h"
 
 namespace accel {
@@ -70,6 +71,16 @@ void add_testing(py::module_& m) {
   m.def(
       "_fail_allocation", [](int64_t nth) { fail_allocation(nth); }, "nth"_a,
       "Make the library's nth allocation of host memory fail; 0 switches it off.");
+  m.def(
+      "_replace_shader",
+      [](const std::string& file, const std::string& text) { replace_shader(file, text); },
+      "file"_a, "text"_a, "Put a text in the place of a shader; empty: the built one again.");
+  m.def(
+      "_leave_out_barrier", [](int64_t nth) { barrier_test().left_out = nth; }, "nth"_a,
+      "Programs of a GPU compiled from now on lack their nth barrier; -1: the one in front.");
+  m.def(
+      "_barriers_placed", [] { return barrier_test().placed.load(); },
+      "Of the last program compiled for a GPU.");
   bind_oracle(m);
 }
 

@@ -73,6 +73,9 @@ class Buffer : public std::enable_shared_from_this<Buffer> {
   // Owns the bytes: whoever keeps it (a host array without a copy) keeps them readable after
   // close().
   std::shared_ptr<void> memory() const;
+  // The backend's object of the bytes, valid while they are held: an MTLBuffer on Metal, null on
+  // the CPU.
+  void* native() const { return native_; }
   void close();
   // Submissions in flight that hold this buffer.
   int in_use() const;
@@ -89,6 +92,7 @@ class Buffer : public std::enable_shared_from_this<Buffer> {
   DevicePtr device_;
   std::atomic<void*> host_{nullptr};
   std::shared_ptr<void> memory_;
+  void* native_ = nullptr;
   std::atomic<bool> closed_{false};
   std::shared_ptr<std::atomic<int64_t>> live_;  // the device's count of open buffers
   std::vector<std::weak_ptr<Hold>> holds_;
@@ -146,20 +150,39 @@ class Fence {
 };
 using FencePtr = std::shared_ptr<Fence>;
 
+// Told once how a submission ended, on any thread.
+using Done = std::function<void(std::optional<Error>)>;
+
+// Lends itself to work that goes on after it has returned, as a GPU's does.
+class Later {
+ public:
+  // At most once: the submission ends when the result is called, which may be before the work
+  // returns.
+  virtual Done take() = 0;
+
+ protected:
+  ~Later() = default;
+};
+
 // What one submission gives its program.
 struct Execution {
   void* const* table;       // one address per operand of every command, flattened in command order
   const uint32_t* scalars;  // as bits, in declaration order
-  void* arena;              // base of the transients, as the table has them
-  // When each command ended and, first, when the first began; null: nobody wants to know.
+  const std::shared_ptr<void>& arena;  // the transients, as the table has them
+  const BufferView* views;             // by port
+  Queue* queue;                        // that runs it
+  Later& later;
+  // When each command ended and, first, when the first began; null: nobody wants to know. Whoever
+  // does gets a run that has ended when it returns.
   std::vector<int64_t>* command_ns = nullptr;
 };
 
 // A plan compiled for a device, with transients of its own or those of a pool. run() is called on
-// the queue's thread, one at a time.
+// the queue's thread, and again only when the run before has ended.
 class Program {
  public:
   virtual ~Program() = default;
+  // What went wrong at once. Where the run has taken `later`, it ends there and gives nothing here.
   virtual std::optional<Error> run(const Execution& execution) = 0;
   // The transients, for filling the operand table; a submission holds them, because a pool moves
   // them when it grows. Null where there are none.
@@ -169,13 +192,17 @@ class Program {
 
 class Queue {
  public:
+  using Work = std::function<std::optional<Error>()>;
+  using DeviceWork = std::function<std::optional<Error>(Later&)>;
   virtual ~Queue() = default;
   // Runs `work` after everything submitted before it and after the fences in `after`; a failed one
   // of those fails this one with its error, and nothing runs. Never blocks on the work. `work` is
   // destroyed before the fence signals, so what it holds is free for whoever waited; that may
   // happen on a library thread.
-  virtual FencePtr enqueue(std::function<std::optional<Error>()> work,
-                           std::vector<FencePtr> after) = 0;
+  virtual FencePtr enqueue(Work work, std::vector<FencePtr> after) = 0;
+  // The same for work of the device itself: it may start while such work of this queue still goes
+  // on, and keeps the order to that by itself. Fences signal in the order of submission.
+  virtual FencePtr enqueue_device(DeviceWork work, std::vector<FencePtr> after) = 0;
   // Waits until everything submitted before has finished; errors stay with their fences. `poll` as
   // in Fence::wait.
   virtual void flush(const std::function<void()>& poll = {}) = 0;
@@ -189,10 +216,14 @@ class Device : public std::enable_shared_from_this<Device> {
  public:
   virtual ~Device() = default;
   std::vector<ProbeNote> passed_over;  // by open_best: better-liked backends, and why not
+  // What went otherwise than asked without harm, so far: a cache that was not readable.
+  virtual std::vector<ProbeNote> notes() const { return {}; }
   virtual const DeviceInfo& info() const = 0;
   virtual Limits limits() const = 0;
   virtual BufferPtr new_buffer(DType, int64_t count, const std::string& label) = 0;  // zeroed
-  // Caller's memory used in place; `owner` keeps it alive. CPU only; others throw unsupported.
+  // Whether caller's memory may be used in place: on the CPU alone.
+  virtual bool wraps() const = 0;
+  // Caller's memory used in place; `owner` keeps it alive. Others than the CPU throw unsupported.
   virtual BufferPtr wrap(void* host, DType, int64_t count, bool writable,
                          std::shared_ptr<void> owner, const std::string& label) = 0;
   virtual QueuePtr default_queue() = 0;
@@ -216,11 +247,25 @@ struct CpuOptions {
   int64_t lose_at = 0;  // lose the device at the k-th submission, from 1; 0: never
 };
 DevicePtr open_cpu(const CpuOptions& options = {});
+
+struct MetalOptions {
+  int index = 0;        // of the adapters, in the order of enumerate_devices()
+  int debug_fill = -1;  // as of the CPU; scratch included
+  bool check = false;   // as of the CPU; a run then waits for the device before each node it tests
+  int64_t lose_at = 0;  // as of the CPU
+  std::string cache;    // folder of compiled pipelines; empty: ACCEL_METAL_CACHE, or none
+  bool plain = false;   // as a device whose SIMD groups exchange nothing
+};
+// Throws no_adapter where there is none, or where the build holds no Metal backend.
+DevicePtr open_metal(const MetalOptions& options = {});
 Enumeration enumerate_devices();
 DevicePtr open_device(const std::array<uint8_t, 16>& id);
 
 // Tests make the nth allocation of host memory by the library fail (capacity out_of_memory); 0
 // switches it off.
 void fail_allocation(int64_t nth);
+// Tests put a text in the place of a shader, by its file below shaders/; empty: the built one
+// again. For devices that open from now on.
+void replace_shader(const std::string& file, const std::string& text);
 
 }  // namespace accel

@@ -10,7 +10,6 @@
 #include <mutex>
 #include <new>
 
-#include "base/error.h"
 #include "exec/device.h"
 
 namespace accel {
@@ -34,7 +33,7 @@ void fail_allocation(int64_t nth) {
   g_fail_in.store(nth, std::memory_order_relaxed);
 }
 
-static bool must_fail() {
+bool allocation_must_fail() {
   if (g_fail_in.load(std::memory_order_relaxed) <= 0) return false;
   return g_fail_in.fetch_sub(1, std::memory_order_relaxed) == 1;
 }
@@ -92,15 +91,6 @@ static std::shared_ptr<void> take_lines(int64_t bytes) {
   return {p, [](void* q) { std::free(q); }};
 }
 
-static Error out_of_memory(int64_t bytes, int64_t limit, const std::string& what) {
-  const int64_t available = memory_available();
-  return capacity_error("out_of_memory",
-                        what + " is " + std::to_string(bytes) +
-                            " bytes, which the system refused; " + std::to_string(available) +
-                            " bytes are available and the device allows " + std::to_string(limit),
-                        bytes, available, limit);
-}
-
 // Blocks one behind the other. Nothing in a slab is given out twice, so all of it is zero; it goes
 // back as a whole with its last block.
 static std::shared_ptr<void> take_slab(int64_t bytes) {
@@ -127,20 +117,33 @@ static std::shared_ptr<void> take_slab(int64_t bytes) {
 std::shared_ptr<void> allocate_plane(int64_t bytes, const std::string& what) {
   const int64_t limit = memory_total() > 0 ? memory_total() : INT64_MAX;
   if (!kSlabs || bytes >= kAdvise) return allocate_zeroed(bytes, limit, what);
-  if (auto p = must_fail() ? nullptr : take_slab(bytes)) return p;
+  if (auto p = allocation_must_fail() ? nullptr : take_slab(bytes)) return p;
   throw out_of_memory(bytes, limit, what);
 }
 
-std::shared_ptr<void> allocate_zeroed(int64_t bytes, int64_t limit, const std::string& what) {
+void check_bytes(int64_t bytes, int64_t limit, const std::string& what) {
   if (bytes > limit)
     throw capacity_error("too_large",
                          what + " is " + std::to_string(bytes) + " bytes and must be at most " +
                              std::to_string(limit) + " (max_bytes of the device)",
                          bytes, memory_available(), limit);
+}
+
+Error out_of_memory(int64_t bytes, int64_t limit, const std::string& what) {
+  const int64_t available = memory_available();
+  return capacity_error("out_of_memory",
+                        what + " is " + std::to_string(bytes) +
+                            " bytes, which the system refused; " + std::to_string(available) +
+                            " bytes are available and the device allows " + std::to_string(limit),
+                        bytes, available, limit);
+}
+
+std::shared_ptr<void> allocate_zeroed(int64_t bytes, int64_t limit, const std::string& what) {
+  check_bytes(bytes, limit, what);
   std::shared_ptr<void> p;
-  if (!must_fail()) p = bytes >= kPages ? map_pages(bytes) : take_lines(bytes);
-  if (p) return p;
-  throw out_of_memory(bytes, limit, what);
+  if (!allocation_must_fail()) p = bytes >= kPages ? map_pages(bytes) : take_lines(bytes);
+  if (!p) throw out_of_memory(bytes, limit, what);
+  return p;
 }
 
 }  // namespace accel

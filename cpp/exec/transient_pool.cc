@@ -2,7 +2,6 @@
 
 #include "exec/device.h"
 #include "exec/fork.h"
-#include "exec/memory.h"
 
 namespace accel {
 
@@ -12,11 +11,11 @@ static int64_t next_serial() {
 }
 
 TransientPool::TransientPool(DevicePtr device, std::shared_ptr<std::atomic<int64_t>> live,
-                             const std::string& label, int64_t limit)
+                             const std::string& label, Allocate allocate)
     : device_(std::move(device)),
       live_(std::move(live)),
       label_(label),
-      limit_(limit),
+      allocate_(std::move(allocate)),
       serial_(next_serial()) {
   live_->fetch_add(1, std::memory_order_acq_rel);
 }
@@ -75,7 +74,7 @@ void TransientPool::join(int64_t bytes) {
   if (closed()) throw closed_error();
   if (bytes > bytes_) {
     if (executing_) throw busy_error("must be idle to grow: wait for the fence first");
-    block_ = allocate_zeroed(bytes, limit_, text() + ": the arena of the transients");
+    block_ = allocate_(bytes, text() + ": the arena of the transients");
     bytes_ = bytes;
   }
   graphs_.fetch_add(1, std::memory_order_acq_rel);
@@ -86,19 +85,22 @@ std::shared_ptr<void> TransientPool::block() const {
   return block_;
 }
 
-TransientPool::Claim::Claim(TransientPool* pool) : pool_(pool) {
+TransientPool::Claim::Claim(TransientPoolPtr pool, const void* owner) : pool_(std::move(pool)) {
   if (!pool_) return;
   std::lock_guard<std::mutex> lock(pool_->mutex_);
-  if (pool_->executing_)
+  if (pool_->executing_ && (!owner || owner != pool_->owner_)) {
     refused_ = pool_->busy_error(
         "executes one at a time: submit on one queue, or order the queues with after=");
-  else pool_->executing_ = true;
+    return;
+  }
+  ++pool_->executing_;
+  pool_->owner_ = owner;
 }
 
 TransientPool::Claim::~Claim() {
   if (!pool_ || refused_) return;
   std::lock_guard<std::mutex> lock(pool_->mutex_);
-  pool_->executing_ = false;
+  --pool_->executing_;
 }
 
 }  // namespace accel

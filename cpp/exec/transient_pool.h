@@ -4,6 +4,7 @@
 // Safe to share between threads.
 #pragma once
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -17,10 +18,11 @@ class Device;
 
 class TransientPool {
  public:
-  // live: the device's count of open pools, which this one raises while it is open. limit: of one
-  // block, in bytes.
+  // Zeroed memory of the device for `what`; throws capacity errors.
+  using Allocate = std::function<std::shared_ptr<void>(int64_t bytes, const std::string& what)>;
+  // live: the device's count of open pools, which this one raises while it is open.
   TransientPool(std::shared_ptr<Device> device, std::shared_ptr<std::atomic<int64_t>> live,
-                const std::string& label, int64_t limit);
+                const std::string& label, Allocate allocate);
   ~TransientPool();
   TransientPool(const TransientPool&) = delete;
 
@@ -43,16 +45,17 @@ class TransientPool {
   void leave() { graphs_.fetch_sub(1, std::memory_order_acq_rel); }
   std::shared_ptr<void> block() const;
 
-  // Taken where execution starts, given back where it ends. A null pool is always free.
+  // Taken where execution starts, given back where it ends. A null pool is always free. Executions
+  // that one `owner` keeps in order may overlap here: the queue of a GPU; null: none may.
   class Claim {
    public:
-    explicit Claim(TransientPool* pool);
+    explicit Claim(std::shared_ptr<TransientPool> pool, const void* owner = nullptr);
     ~Claim();
     Claim(const Claim&) = delete;
     const std::optional<Error>& refused() const { return refused_; }
 
    private:
-    TransientPool* const pool_;
+    const std::shared_ptr<TransientPool> pool_;
     std::optional<Error> refused_;
   };
 
@@ -63,11 +66,13 @@ class TransientPool {
   const std::shared_ptr<Device> device_;
   const std::shared_ptr<std::atomic<int64_t>> live_;
   const std::string label_;
-  const int64_t limit_, serial_;
+  const Allocate allocate_;
+  const int64_t serial_;
   mutable std::mutex mutex_;  // block, bytes, executing
   std::shared_ptr<void> block_;
   int64_t bytes_ = 0;
-  bool executing_ = false;
+  int executing_ = 0;
+  const void* owner_ = nullptr;
   std::atomic<int64_t> graphs_{0};
   std::atomic<bool> closed_{false};
 };

@@ -8,27 +8,46 @@ namespace accel {
 
 void WorkerHost::count_submission() {
   const int64_t n = submissions_.fetch_add(1, std::memory_order_acq_rel) + 1;
-  if (lose_at_ > 0 && n == lose_at_) lost_.store(true, std::memory_order_release);
+  if (lose_at_ > 0 && n == lose_at_) lose("at submission " + std::to_string(lose_at_));
+}
+
+void WorkerHost::lose(const std::string& why) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (why_.empty()) why_ = why;
+  lost_.store(true, std::memory_order_release);
 }
 
 Error WorkerHost::lost_error() const {
-  return accel::lost_error("the device was lost at submission " + std::to_string(lose_at_) +
-                           " and must be opened again");
+  std::lock_guard<std::mutex> lock(mutex_);
+  return accel::lost_error("the device was lost " + why_ + " and must be opened again");
 }
 
 struct Worker::Job {
-  Work work;
+  DeviceWork work;
+  bool overlaps;
   std::vector<FencePtr> after;
   std::shared_ptr<void> keep;
   FencePtr fence;
   FenceStats stats;
 };
 
+// A job that goes on after its work has returned. It ends when the work has returned and the device
+// has said how it went, whichever comes last.
+struct Worker::Running {
+  Job job;
+  std::optional<Error> at_once, error;  // from the work, from the device
+  std::atomic<int> awaited{2};
+  bool over = false;  // with the lock of the state
+};
+
 struct Worker::State {
   std::shared_ptr<WorkerHost> host;
   mutable std::mutex mutex;
   std::deque<Job> pending;
-  FencePtr last;  // of the newest submission
+  std::deque<std::shared_ptr<Running>> running;  // in the order of submission
+  bool ending = false;                           // a thread ends those in front
+  std::atomic<int> n_running{0};                 // that have not ended
+  FencePtr last;                                 // of the newest submission
   int in_flight = 0;
   bool closed = false;
   std::thread::id thread_id;
@@ -83,14 +102,14 @@ std::optional<Error> Worker::admit(const std::string& label) {
   return std::nullopt;
 }
 
-FencePtr Worker::enqueue(Work work, std::vector<FencePtr> after, std::shared_ptr<void> keep,
-                         const std::string& label) {
+FencePtr Worker::enqueue(DeviceWork work, bool overlaps, std::vector<FencePtr> after,
+                         std::shared_ptr<void> keep, const std::string& label) {
   State& s = *s_;
   auto fence = std::make_shared<Fence>();
   fence->set_spin(s.host->spin_ns());
   fence->set_origin(s.host.get());
   // Declared before the lock: a refused job is dropped after it.
-  Job job{std::move(work), std::move(after), std::move(keep), fence, {}};
+  Job job{std::move(work), overlaps, std::move(after), std::move(keep), fence, {}};
   job.stats.queued_ns = now_ns();
   std::optional<Error> refused;
   {
@@ -132,7 +151,7 @@ void Worker::loop(const std::shared_ptr<State>& state) {
       job = std::move(s.pending.front());
       s.pending.pop_front();
     }
-    run(s, job);
+    run(state, job);
   }
 }
 
@@ -147,19 +166,75 @@ static std::optional<Error> wait_after(const std::vector<FencePtr>& after, const
   return std::nullopt;
 }
 
-void Worker::run(State& s, Job& job) {
+class Worker::Hand final : public Later {
+ public:
+  explicit Hand(const std::shared_ptr<State>& state) : state_(state) {}
+  Done take() override {
+    ACCEL_CHECK(!running);
+    running = std::make_shared<Running>();
+    {
+      std::lock_guard<std::mutex> lock(state_->mutex);
+      state_->running.push_back(running);
+    }
+    state_->n_running.fetch_add(1, std::memory_order_acq_rel);
+    return [state = state_, r = running](std::optional<Error> error) {
+      r->error = std::move(error);
+      end(*state, r);
+    };
+  }
+  std::shared_ptr<Running> running;
+
+ private:
+  const std::shared_ptr<State>& state_;
+};
+
+static std::optional<Error> attempt(const Worker::DeviceWork& work, Later& later) {
+  try {
+    return work(later);
+  } catch (const Error& e) { return e; } catch (const std::exception& e) {
+    return Error(ErrorKind::internal, "internal", std::string("a submission threw: ") + e.what());
+  }
+}
+
+void Worker::run(const std::shared_ptr<State>& state, Job& job) {
+  State& s = *state;
+  const auto none_runs = [&] { return s.n_running.load(std::memory_order_acquire) == 0; };
   std::optional<Error> error = wait_after(job.after, *s.host);
+  if (!job.overlaps && !none_runs()) s.event.wait(none_runs);
   if (!error && s.host->lost()) error = s.host->lost_error();
   job.stats.started_ns = now_ns();
-  if (!error) {
-    try {
-      error = job.work();
-    } catch (const Error& e) { error = e; } catch (const std::exception& e) {
-      error =
-          Error(ErrorKind::internal, "internal", std::string("a submission threw: ") + e.what());
-    }
-    if (!error && s.host->lost()) error = s.host->lost_error();
+  Hand hand(state);
+  if (!error) error = attempt(job.work, hand);
+  if (const auto running = std::move(hand.running)) {
+    running->job = std::move(job);
+    running->at_once = std::move(error);
+    return end(s, running);
   }
+  if (!none_runs()) s.event.wait(none_runs);  // fences signal in order
+  finish(s, job, std::move(error));
+}
+
+// Whoever comes second ends the job, and with it those behind it that waited for that alone.
+void Worker::end(State& s, const std::shared_ptr<Running>& running) {
+  if (running->awaited.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  std::unique_lock<std::mutex> lock(s.mutex);
+  running->over = true;
+  if (s.ending) return;
+  s.ending = true;
+  while (!s.running.empty() && s.running.front()->over) {
+    const std::shared_ptr<Running> front = std::move(s.running.front());
+    s.running.pop_front();
+    lock.unlock();
+    finish(s, front->job, front->at_once ? std::move(front->at_once) : std::move(front->error));
+    s.n_running.fetch_sub(1, std::memory_order_acq_rel);
+    s.event.notify();
+    lock.lock();
+  }
+  s.ending = false;
+}
+
+void Worker::finish(State& s, Job& job, std::optional<Error> error) {
+  if (!error && s.host->lost()) error = s.host->lost_error();
   job.stats.finished_ns = now_ns();
   const FencePtr fence = std::move(job.fence);
   const FenceStats stats = job.stats;
@@ -223,7 +298,15 @@ WorkerQueue::~WorkerQueue() {
   if (counted_.exchange(false)) host_->live_queues.fetch_sub(1, std::memory_order_acq_rel);
 }
 
-FencePtr WorkerQueue::enqueue(Worker::Work work, std::vector<FencePtr> after) {
+FencePtr WorkerQueue::enqueue(Work work, std::vector<FencePtr> after) {
+  return hand_over([work = std::move(work)](Later&) { return work(); }, false, std::move(after));
+}
+
+FencePtr WorkerQueue::enqueue_device(DeviceWork work, std::vector<FencePtr> after) {
+  return hand_over(std::move(work), true, std::move(after));
+}
+
+FencePtr WorkerQueue::hand_over(DeviceWork work, bool overlaps, std::vector<FencePtr> after) {
   if (forked()) return Fence::failed(fork_error());
   for (const FencePtr& fence : after)
     if (fence->origin() && fence->origin() != host_.get())
@@ -231,7 +314,7 @@ FencePtr WorkerQueue::enqueue(Worker::Work work, std::vector<FencePtr> after) {
           "foreign", "after",
           "after holds a fence of another device and must hold fences of the device of " +
               labelled("queue", label)));
-  return worker_->enqueue(std::move(work), std::move(after), shared_from_this(), label);
+  return worker_->enqueue(std::move(work), overlaps, std::move(after), shared_from_this(), label);
 }
 
 void WorkerQueue::flush(const std::function<void()>& poll) {

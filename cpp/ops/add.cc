@@ -1,5 +1,6 @@
 // add: its contract, its shape rule and the kernels that implement it.
 #include "ops/elementwise.h"
+#include "ops/gpu.h"
 
 namespace accel {
 
@@ -13,8 +14,10 @@ extern const OpDef def_add = {
     .attrs = {},
     .infer = infer_binary,
     .params = elementwise_params,
-    .kernels = {{Backend::cpu, "add_f32", not_f32, "exact", "x + y in f32"},
-                {Backend::cpu, "add_f16", not_f16, "exact", "x + y in f32, rounded once to f16"}},
+    .kernels =
+        on_gpus({{Backend::cpu, "add_f32", not_f32, "exact", "x + y in f32"},
+                 {Backend::cpu, "add_f16", not_f16, "exact", "x + y in f32, rounded once to f16"}},
+                launch_elements),
     .packs = true,
     .exact = true,
 };

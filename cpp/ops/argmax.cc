@@ -1,4 +1,5 @@
 // argmax: the lowest index of a row's largest value.
+#include "ops/gpu.h"
 #include "ops/row_rules.h"
 
 namespace accel {
@@ -25,7 +26,8 @@ extern const OpDef def_argmax = {
     .attrs = {},
     .infer = infer,
     .params = params,
-    .kernels = {{Backend::cpu, "argmax_f32", always, "exact", "scans each row"}},
+    .kernels =
+        on_gpus({{Backend::cpu, "argmax_f32", always, "exact", "scans each row"}}, launch_rows),
     .exact = true,
 };
 

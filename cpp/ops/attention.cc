@@ -1,6 +1,7 @@
 // attention: queries against two cached states, in four forms, in blocks of 128 positions.
 #include "shared/params/attention.h"
 #include "ops/attention_forms.h"
+#include "ops/gpu.h"
 #include "ops/rules.h"
 
 namespace accel {
@@ -150,6 +151,8 @@ static void params(const Call& c, Params& p) {
   out.window[0] = uint32_t(seen);
   out.window[1] = uint32_t(seen >> 32);
   out.soft_cap = c.attr(soft_cap).set ? c.attr(soft_cap).f : 0.0f;
+  out.has_sinks = c.in[sinks].present;
+  out.blocks = blocks_of(c);
   p.put(out);
 }
 
@@ -170,6 +173,53 @@ static const char* not_f16(const Call& c, const Limits&) {
 }
 static const char* not_narrow(const Call& c, const Limits&) {
   return c.attr(operands).set ? too_large(c) : "narrows its operands";
+}
+
+// ---------------------------------------------------------------- the GPUs' rows
+
+// Few rows: a group a block of 128 positions, whose part waits in scratch for the merge. Many: a
+// group for a tile of rows and heads. Both have the order attention_split128, so the choice changes
+// no bit.
+static constexpr int64_t kSplitHeads = 4, kSplitRows = 16, kSplitScratch = int64_t(1) << 27;
+
+static bool few_rows(const Call& c, int64_t rows) {
+  const AttentionForm form = form_of(c);
+  if (rows <= kSplitRows || form == kAttentionBatched) return true;
+  return form == kAttentionRagged && rows <= 2 * sequences_of(c);
+}
+
+static void launch(const Call& c, const KernelRow& row, Launches& out) {
+  const Shape &query = c.in[q].shape, &cache = c.in[k].shape;
+  const int64_t rows = query.rank() == 2 ? 1 : query[0], heads = query[query.rank() - 2];
+  const int64_t dim = cache[2], share = heads / cache[1], blocks = blocks_of(c);
+  const double parts = double(rows) * double(heads) * double(blocks);  // may be any number
+  const std::string name = row.kernel;
+  if (few_rows(c, rows) && parts * double(dim + 4) * 4 <= double(kSplitScratch)) {
+    const int64_t tile = share == 1 ? 1 : kSplitHeads, tiles = (share + tile - 1) / tile;
+    launch_own(row, out, uint32_t(rows * cache[1] * tiles * blocks), 128).function =
+        name + (tile == 1 ? "_split1" : "_split");
+    launch_own(row, out, uint32_t(rows * heads), uint32_t((dim + 31) / 32 * 32)).function =
+        "attention_merge";
+    out.scratch = rows * heads * blocks * (dim + 4) * 4;
+    return;
+  }
+  const int64_t members = dim <= 128 ? 16 : 8;
+  launch_own(row, out, groups_of(rows * share, members) * uint32_t(cache[1]), 128).function =
+      name + "_rows";
+}
+
+static std::vector<KernelRow> kernels() {
+  const std::vector<KernelRow> own = {
+      {Backend::cpu, "attention_f32", not_f32, "attention_block128",
+       "blocks of 128 positions in order"},
+      {Backend::cpu, "attention_f16", not_f16, "attention_block128",
+       "blocks of 128 positions in order, f16 widened exactly"},
+      {Backend::cpu, "attention_f16_narrow", not_narrow, "attention_block128",
+       "blocks of 128 positions in order, q and weights rounded to f16"}};
+  std::vector<KernelRow> all = on_gpus(own, launch);
+  for (KernelRow& row : all)
+    if (row.backend != Backend::cpu) row.order = "attention_split128";
+  return all;
 }
 
 extern const OpDef def_attention = {
@@ -224,12 +274,7 @@ extern const OpDef def_attention = {
     .infer = infer,
     .rest = rest,
     .params = params,
-    .kernels = {{Backend::cpu, "attention_f32", not_f32, "attention_block128",
-                 "blocks of 128 positions in order"},
-                {Backend::cpu, "attention_f16", not_f16, "attention_block128",
-                 "blocks of 128 positions in order, f16 widened exactly"},
-                {Backend::cpu, "attention_f16_narrow", not_narrow, "attention_block128",
-                 "blocks of 128 positions in order, q and weights rounded to f16"}},
+    .kernels = kernels(),
     .segments = query_extents,
     .source = "Milakov and Gimelshein, Online normalizer calculation for softmax, 2018",
     .checks = {{DataRule::at_most, lengths, [](const Call& c) { return reach_of(c); }},

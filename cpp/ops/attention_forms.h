@@ -32,4 +32,11 @@ inline int64_t reach_of(const Call& c) {
   return int64_t(std::min<uint64_t>(entries * block_of(c), 0xffffffff));
 }
 
+// Blocks of 128 positions that a row sees into at most.
+inline uint32_t blocks_of(const Call& c) {
+  const int64_t all = std::max<int64_t>((reach_of(c) + 127) / 128, 1);
+  const int64_t seen = c.attr(window).set ? std::min<int64_t>(c.attr(window).i, 0xffffffff) : 0;
+  return uint32_t(seen ? std::min(all, (seen + 254) / 128) : all);
+}
+
 }  // namespace accel::attention

@@ -1,5 +1,6 @@
 // cast: f32 to f16, f16 to f32, bf16 to f32; nearest even, NaN to 0x7e00.
 #include "ops/elementwise.h"
+#include "ops/gpu.h"
 
 namespace accel {
 
@@ -45,9 +46,11 @@ extern const OpDef def_cast = {
     .attrs = {{"to", AttrType::dtype, "the wanted dtype", true, true}},
     .infer = infer,
     .params = elementwise_params,
-    .kernels = {{Backend::cpu, "cast_f32_f16", not_f32_f16, "exact", "rounds to nearest even"},
-                {Backend::cpu, "cast_f16_f32", not_f16_f32, "exact", "widens exactly"},
-                {Backend::cpu, "cast_bf16_f32", not_bf16_f32, "exact", "widens exactly"}},
+    .kernels =
+        on_gpus({{Backend::cpu, "cast_f32_f16", not_f32_f16, "exact", "rounds to nearest even"},
+                 {Backend::cpu, "cast_f16_f32", not_f16_f32, "exact", "widens exactly"},
+                 {Backend::cpu, "cast_bf16_f32", not_bf16_f32, "exact", "widens exactly"}},
+                launch_elements),
     .packs = true,
     .exact = true,
 };

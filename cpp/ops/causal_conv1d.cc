@@ -1,6 +1,7 @@
 // causal_conv1d: a short convolution along each sequence, channel by channel, over its last rows
 // kept in a state.
 #include "shared/params/causal_conv1d.h"
+#include "ops/gpu.h"
 #include "ops/rules.h"
 
 namespace accel {
@@ -27,7 +28,14 @@ static std::vector<Type> infer(const Call& c) {
 static void params(const Call& c, Params& p) {
   const Shape &rows = c.in[x].shape, &taps = c.in[w].shape;
   p.put(CausalConv1dParams{uint32_t(rows[0]), uint32_t(rows[1]), uint32_t(taps[1]),
-                           uint32_t(c.in[query_extents].shape[0])});
+                           uint32_t(c.in[query_extents].shape[0]), c.in[bias].present});
+}
+
+// The results read the state, then it is shifted.
+static void launch(const Call& c, const KernelRow& row, Launches& out) {
+  launch_elements(c, row, out);
+  const int64_t columns = c.in[state].shape[0] * c.in[x].shape[1];
+  launch_own(row, out, groups_of(columns, kGroupThreads)).function = "causal_conv1d_state";
 }
 
 extern const OpDef def_causal_conv1d = {
@@ -53,7 +61,8 @@ extern const OpDef def_causal_conv1d = {
     .attrs = {},
     .infer = infer,
     .params = params,
-    .kernels = {{Backend::cpu, "causal_conv1d", always, "exact", "products and sums in order"}},
+    .kernels = on_gpus(
+        {{Backend::cpu, "causal_conv1d", always, "exact", "products and sums in order"}}, launch),
     .writes = state,
     .segments = query_extents,
     .exact = true,

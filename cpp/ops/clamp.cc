@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "ops/elementwise.h"
+#include "ops/gpu.h"
 #include "shared/params/clamp.h"
 
 namespace accel {
@@ -35,9 +36,10 @@ extern const OpDef def_clamp = {
               {"high", AttrType::real, "the largest value"}},
     .infer = infer,
     .params = params,
-    .kernels = {{Backend::cpu, "clamp_f32", not_f32, "exact", "compares in f32"},
-                {Backend::cpu, "clamp_f16", not_f16, "exact",
-                 "compares in f32, rounded once to f16"}},
+    .kernels = on_gpus(
+        {{Backend::cpu, "clamp_f32", not_f32, "exact", "compares in f32"},
+         {Backend::cpu, "clamp_f16", not_f16, "exact", "compares in f32, rounded once to f16"}},
+        launch_elements),
     .packs = true,
     .exact = true,
 };

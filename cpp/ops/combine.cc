@@ -1,4 +1,5 @@
 // combine: the weighted sum of each token's expert rows, read back through route's inverse.
+#include "ops/gpu.h"
 #include "ops/rules.h"
 #include "shared/params/route.h"
 
@@ -41,7 +42,9 @@ extern const OpDef def_combine = {
     .attrs = {},
     .infer = infer,
     .params = params,
-    .kernels = {{Backend::cpu, "combine", always, "exact", "products and sums in order of j"}},
+    .kernels =
+        on_gpus({{Backend::cpu, "combine", always, "exact", "products and sums in order of j"}},
+                launch_elements),
     .exact = true,
     .checks = {{DataRule::below, inverse, [](const Call& c) { return c.in[y].shape[0]; }}},
 };

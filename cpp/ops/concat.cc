@@ -1,6 +1,7 @@
 // concat: tensors one after another along an axis, any number of them, any views.
 #include <algorithm>
 
+#include "ops/gpu.h"
 #include "ops/rules.h"
 #include "shared/params/concat.h"
 
@@ -96,6 +97,18 @@ static const char* not_bytes(const Call& c, const Limits&) {
   return nullptr;
 }
 
+// A launch an operand; none waits for another.
+static void launch_parts(const Call& c, const KernelRow& row, Launches& out) {
+  const int parts = int(c.in.size());
+  for (int i = 0; i < parts; ++i) {
+    Launch& launch = launch_own(
+        row, out, groups_of(c.in[size_t(i)].shape.elements(), kGroupThreads * kThreadElements));
+    launch.operands = {i, parts};
+    launch.first_param = uint32_t((sizeof(ConcatParams) + size_t(i) * sizeof(ConcatPart)) / 4);
+    launch.waits = false;
+  }
+}
+
 extern const OpDef def_concat = {
     .op = Op::concat,
     .name = "concat",
@@ -108,9 +121,10 @@ extern const OpDef def_concat = {
     .attrs = {{"axis", AttrType::integer, "the axis that grows; negative ones count from the end"}},
     .infer = infer,
     .params = params,
-    .kernels = {{Backend::cpu, "concat_4", not_bytes<4>, "exact", "moves 4-byte elements"},
-                {Backend::cpu, "concat_2", not_bytes<2>, "exact", "moves 2-byte elements"},
-                {Backend::cpu, "concat_1", not_bytes<1>, "exact", "moves 1-byte elements"}},
+    .kernels = on_gpus({{Backend::cpu, "concat_4", not_bytes<4>, "exact", "moves 4-byte elements"},
+                        {Backend::cpu, "concat_2", not_bytes<2>, "exact", "moves 2-byte elements"},
+                        {Backend::cpu, "concat_1", not_bytes<1>, "exact", "moves 1-byte elements"}},
+                       launch_parts),
     .views = true,
     .exact = true,
 };

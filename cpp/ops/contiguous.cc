@@ -1,5 +1,6 @@
 // contiguous: one gather pass from any strided window into row-major order.
 #include "shared/params/contiguous.h"
+#include "ops/gpu.h"
 #include "ops/rules.h"
 
 namespace accel {
@@ -44,10 +45,11 @@ extern const OpDef def_contiguous = {
     .attrs = {},
     .infer = infer,
     .params = params,
-    .kernels =
+    .kernels = on_gpus(
         {{Backend::cpu, "contiguous_4", not_4, "exact", "gathers 4-byte elements by strides"},
          {Backend::cpu, "contiguous_2", not_2, "exact", "gathers 2-byte elements by strides"},
          {Backend::cpu, "contiguous_1", not_1, "exact", "gathers 1-byte elements by strides"}},
+        launch_elements),
     .views = true,
     .exact = true,
 };

@@ -1,5 +1,6 @@
 // copy: moves a value's bytes; added by the planner for outputs that share a value.
 #include "shared/params/copy.h"
+#include "ops/gpu.h"
 #include "ops/rules.h"
 
 namespace accel {
@@ -13,6 +14,11 @@ static void params(const Call& c, Params& p) {
   p.put(CopyParams{uint32_t(bytes), uint32_t(bytes >> 32)});
 }
 
+static void launch_copy(const Call& c, const KernelRow& row, Launches& out) {
+  launch_elements(c, row, out);
+  out.list[0].function = "copy_" + std::to_string(size_of(c.in[0].dtype));
+}
+
 extern const OpDef def_copy = {
     .op = Op::copy,
     .name = "copy",
@@ -21,7 +27,7 @@ extern const OpDef def_copy = {
     .attrs = {},
     .infer = infer,
     .params = params,
-    .kernels = {{Backend::cpu, "copy_bytes", always, "exact", "moves bytes"}},
+    .kernels = on_gpus({{Backend::cpu, "copy_bytes", always, "exact", "moves bytes"}}, launch_copy),
     .internal = true,
     .exact = true,
 };

@@ -1,5 +1,6 @@
 // gather_rows: rows of a float table by id, widened to f32; an id beyond the table gives zeros.
 #include "shared/params/gather_rows.h"
+#include "ops/gpu.h"
 #include "ops/rules.h"
 
 namespace accel {
@@ -39,10 +40,11 @@ extern const OpDef def_gather_rows = {
     .attrs = {},
     .infer = infer,
     .params = params,
-    .kernels = {{Backend::cpu, "gather_rows_f32", other_table<DType::F32>, "exact", "copies rows"},
-                {Backend::cpu, "gather_rows_f16", other_table<DType::F16>, "exact", "widens rows"},
-                {Backend::cpu, "gather_rows_bf16", other_table<DType::BF16>, "exact",
-                 "widens rows"}},
+    .kernels = on_gpus(
+        {{Backend::cpu, "gather_rows_f32", other_table<DType::F32>, "exact", "copies rows"},
+         {Backend::cpu, "gather_rows_f16", other_table<DType::F16>, "exact", "widens rows"},
+         {Backend::cpu, "gather_rows_bf16", other_table<DType::BF16>, "exact", "widens rows"}},
+        launch_elements),
     .exact = true,
     .checks = {{DataRule::below, 1, [](const Call& c) { return c.in[0].shape[0]; }}},
 };

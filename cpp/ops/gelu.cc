@@ -1,5 +1,6 @@
 // gelu: by erf or by tanh, its shape rule and the kernels that implement it.
 #include "ops/elementwise.h"
+#include "ops/gpu.h"
 
 namespace accel {
 
@@ -34,12 +35,14 @@ extern const OpDef def_gelu = {
     .attrs = {{"form", AttrType::text, "'erf' or 'tanh'", false, false, "'erf'"}},
     .infer = infer,
     .params = elementwise_params,
-    .kernels = {{Backend::cpu, "gelu_erf_f32", not_erf<DType::F32>, "exact", "by erf in f32"},
-                {Backend::cpu, "gelu_erf_f16", not_erf<DType::F16>, "exact",
-                 "by erf in f32, rounded once to f16"},
-                {Backend::cpu, "gelu_tanh_f32", not_tanh<DType::F32>, "exact", "by tanh in f32"},
-                {Backend::cpu, "gelu_tanh_f16", not_tanh<DType::F16>, "exact",
-                 "by tanh in f32, rounded once to f16"}},
+    .kernels =
+        on_gpus({{Backend::cpu, "gelu_erf_f32", not_erf<DType::F32>, "exact", "by erf in f32"},
+                 {Backend::cpu, "gelu_erf_f16", not_erf<DType::F16>, "exact",
+                  "by erf in f32, rounded once to f16"},
+                 {Backend::cpu, "gelu_tanh_f32", not_tanh<DType::F32>, "exact", "by tanh in f32"},
+                 {Backend::cpu, "gelu_tanh_f16", not_tanh<DType::F16>, "exact",
+                  "by tanh in f32, rounded once to f16"}},
+                launch_elements),
     .packs = true,
     .exact = false,
     .source = "Hendrycks and Gimpel, Gaussian Error Linear Units, 2016",

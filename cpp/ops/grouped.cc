@@ -1,6 +1,6 @@
 #include "ops/grouped.h"
 
-#include "shared/params/grouped.h"
+#include "shared/params/product.h"
 
 namespace accel {
 
@@ -83,8 +83,8 @@ std::vector<Type> infer_grouped(const Call& c) {
 }
 
 void grouped_params(const Call& c, Params& p) {
-  GroupedParams g = {};
-  g.T = unsigned(c.in[kGroupedX].shape[0]);
+  ProductParams g = {};
+  g.M = unsigned(c.in[kGroupedX].shape[0]);
   g.K = unsigned(c.in[kGroupedX].shape[1]);
   g.N = unsigned(c.results[0].shape[1]);
   g.nk = weight_is_nk(c);
@@ -92,6 +92,7 @@ void grouped_params(const Call& c, Params& p) {
   g.group = unsigned(c.in[kGroupedCodes].present ? c.group : kInt8Block);
   g.zeros = c.in[kGroupedZeros].present;
   g.activations = unsigned(activations_of(c));
+  g.bias = c.in[kGroupedBias].present;
   p.put(g);
 }
 

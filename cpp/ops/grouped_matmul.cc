@@ -1,5 +1,6 @@
 // grouped_matmul: rows ordered by expert, each against its expert's weight; rows of one expert
 // share it.
+#include "ops/gpu.h"
 #include "ops/grouped.h"
 
 namespace accel {
@@ -26,7 +27,7 @@ extern const OpDef def_grouped_matmul = {
     .attrs = {w_order_spec(), activations_spec()},
     .infer = infer_grouped,
     .params = grouped_params,
-    .kernels = ACCEL_GROUPED_ROWS("grouped_matmul"),
+    .kernels = on_gpus(ACCEL_GROUPED_ROWS("grouped_matmul"), launch_product),
     .segments = kGroupedCounts,
     .note = activations_note,
     .checks = {sum_within_rows(kGroupedCounts)},

@@ -1,5 +1,6 @@
 // grouped_matvec: rows ordered by expert, each against its expert's weight; the weight is read
 // once a row.
+#include "ops/gpu.h"
 #include "ops/grouped.h"
 
 namespace accel {
@@ -27,7 +28,7 @@ extern const OpDef def_grouped_matvec = {
     .attrs = {w_order_spec(), activations_spec()},
     .infer = infer_grouped,
     .params = grouped_params,
-    .kernels = ACCEL_GROUPED_ROWS("grouped_matvec"),
+    .kernels = on_gpus(ACCEL_GROUPED_ROWS("grouped_matvec"), launch_product),
     .segments = kGroupedCounts,
     .note = activations_note,
     .checks = {sum_within_rows(kGroupedCounts)},

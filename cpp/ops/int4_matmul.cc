@@ -1,4 +1,5 @@
 // int4_matmul: activation rows by int4 groups, zero points or biases; int4_matvec serves rank 1.
+#include "ops/gpu.h"
 #include "ops/products.h"
 
 namespace accel {
@@ -24,21 +25,22 @@ extern const OpDef def_int4_matmul = {
     .attrs = {w_order_spec(), activations_spec()},
     .infer = infer,
     .params = int4_params,
-    .kernels = {lane16_row("int4_matmul_nk_f16", int4_planes<true, F16, true>),
-                lane16_row("int4_matmul_nk_bf16", int4_planes<true, BF16, true>),
-                lane16_row("int4_matmul_nk_f32", int4_planes<true, F32, true>),
-                lane16_row("int4_matmul_nk_any_f16", int4_planes<true, F16, false>),
-                lane16_row("int4_matmul_nk_any_bf16", int4_planes<true, BF16, false>),
-                lane16_row("int4_matmul_nk_any_f32", int4_planes<true, F32, false>),
-                chain_row("int4_matmul_kn_f16", int4_planes<false, F16, false>),
-                chain_row("int4_matmul_kn_bf16", int4_planes<false, BF16, false>),
-                chain_row("int4_matmul_kn_f32", int4_planes<false, F32, false>),
-                panels_row("int4_matmul_kn_panels_f16", int4_panels<F16>, int4_panels_of),
-                panels_row("int4_matmul_kn_panels_bf16", int4_panels<BF16>, int4_panels_of),
-                panels_row("int4_matmul_kn_panels_f32", int4_panels<F32>, int4_panels_of),
-                int8_row("int4_matmul_int8_f16", int4_by_int8<F16>),
-                int8_row("int4_matmul_int8_bf16", int4_by_int8<BF16>),
-                int8_row("int4_matmul_int8_f32", int4_by_int8<F32>)},
+    .kernels = on_gpus({lane16_row("int4_matmul_nk_f16", int4_planes<true, F16, true>),
+                        lane16_row("int4_matmul_nk_bf16", int4_planes<true, BF16, true>),
+                        lane16_row("int4_matmul_nk_f32", int4_planes<true, F32, true>),
+                        lane16_row("int4_matmul_nk_any_f16", int4_planes<true, F16, false>),
+                        lane16_row("int4_matmul_nk_any_bf16", int4_planes<true, BF16, false>),
+                        lane16_row("int4_matmul_nk_any_f32", int4_planes<true, F32, false>),
+                        chain_row("int4_matmul_kn_f16", int4_planes<false, F16, false>),
+                        chain_row("int4_matmul_kn_bf16", int4_planes<false, BF16, false>),
+                        chain_row("int4_matmul_kn_f32", int4_planes<false, F32, false>),
+                        panels_row("int4_matmul_kn_panels_f16", int4_panels<F16>, int4_panels_of),
+                        panels_row("int4_matmul_kn_panels_bf16", int4_panels<BF16>, int4_panels_of),
+                        panels_row("int4_matmul_kn_panels_f32", int4_panels<F32>, int4_panels_of),
+                        int8_row("int4_matmul_int8_f16", int4_by_int8<F16>),
+                        int8_row("int4_matmul_int8_bf16", int4_by_int8<BF16>),
+                        int8_row("int4_matmul_int8_f32", int4_by_int8<F32>)},
+                       launch_product),
     .tiles = true,
     .note = activations_note,
 };

@@ -1,4 +1,5 @@
 // l2_norm: its contract, its shape rule and the kernels that implement it.
+#include "ops/gpu.h"
 #include "ops/row_rules.h"
 
 namespace accel {
@@ -25,7 +26,9 @@ extern const OpDef def_l2_norm = {
     .attrs = {{"eps", AttrType::real, "added to the sum of squares; finite and positive"}},
     .infer = infer,
     .params = params,
-    .kernels = {{Backend::cpu, "l2_norm_f32", always, "lane16", "sum of squares in lane16"}},
+    .kernels =
+        on_gpus({{Backend::cpu, "l2_norm_f32", always, "lane16", "sum of squares in lane16"}},
+                launch_rows16, true),
 };
 
 }  // namespace accel

@@ -1,5 +1,6 @@
 // linear_attention: the gated delta rule over a matrix-valued state, one a sequence and head.
 #include "shared/params/linear_attention.h"
+#include "ops/gpu.h"
 #include "ops/rules.h"
 
 namespace accel {
@@ -81,6 +82,13 @@ static void params(const Call& c, Params& p) {
   p.put(out);
 }
 
+// A group has sixteen rows of one state, sixteen threads each; up to 128 keys stay in registers.
+static void launch(const Call& c, const KernelRow& row, Launches& out) {
+  const Shape& of = c.in[state].shape;
+  launch_own(row, out, uint32_t(of[0] * of[1]) * groups_of(of[2], 16)).function =
+      std::string(row.kernel) + (of[3] <= 128 ? "" : "_long");
+}
+
 extern const OpDef def_linear_attention = {
     .op = Op::linear_attention,
     .name = "linear_attention",
@@ -115,8 +123,9 @@ extern const OpDef def_linear_attention = {
               {"rule", AttrType::text, "'delta', or 'add' without u", false, false, "'delta'"}},
     .infer = infer,
     .params = params,
-    .kernels = {{Backend::cpu, "linear_attention", always, "lane16",
-                 "order lane16 over the keys, token by token"}},
+    .kernels = on_gpus({{Backend::cpu, "linear_attention", always, "lane16",
+                         "order lane16 over the keys, token by token"}},
+                       launch, true),
     .writes = state,
     .segments = query_extents,
     .source = "Yang, Kautz and Hatamizadeh, Gated Delta Networks, 2024",

@@ -1,4 +1,5 @@
 // log_softmax: over the last axis, maximum subtracted first.
+#include "ops/gpu.h"
 #include "ops/row_rules.h"
 
 namespace accel {
@@ -22,7 +23,11 @@ extern const OpDef def_log_softmax = {
     .attrs = {},
     .infer = infer,
     .params = params,
-    .kernels = {{Backend::cpu, "log_softmax_f32", always, "lane16", "sum in lane16"}},
+    .kernels = with_gpu_row(
+        on_gpus({{Backend::cpu, "log_softmax_f32", always, "lane16", "sum in lane16"}},
+                launch_rows16, true),
+        {Backend::metal, "log_softmax_long_f32", too_short, "lane256", "sum in lane256"},
+        launch_rows),
 };
 
 }  // namespace accel

@@ -1,4 +1,5 @@
 // matmul: rank 2 by rank 2, f32 sums, f32 result; the dtype pairs of the float kernels.
+#include "ops/gpu.h"
 #include "ops/products.h"
 
 namespace accel {
@@ -23,16 +24,17 @@ extern const OpDef def_matmul = {
     .attrs = {w_order_spec()},
     .infer = infer,
     .params = float_product_params,
-    .kernels = {lane16_row("matmul_nk_f32_f32", float_pair<true, F32, F32>),
-                lane16_row("matmul_nk_f32_f16", float_pair<true, F32, F16>),
-                lane16_row("matmul_nk_f32_bf16", float_pair<true, F32, BF16>),
-                lane16_row("matmul_nk_f16_f16", float_pair<true, F16, F16>),
-                lane16_row("matmul_nk_f16_bf16", float_pair<true, F16, BF16>),
-                chain_row("matmul_kn_f32_f32", float_pair<false, F32, F32>),
-                chain_row("matmul_kn_f32_f16", float_pair<false, F32, F16>),
-                chain_row("matmul_kn_f32_bf16", float_pair<false, F32, BF16>),
-                chain_row("matmul_kn_f16_f16", float_pair<false, F16, F16>),
-                chain_row("matmul_kn_f16_bf16", float_pair<false, F16, BF16>)},
+    .kernels = with_matrix8(on_gpus({lane16_row("matmul_nk_f32_f32", float_pair<true, F32, F32>),
+                                     lane16_row("matmul_nk_f32_f16", float_pair<true, F32, F16>),
+                                     lane16_row("matmul_nk_f32_bf16", float_pair<true, F32, BF16>),
+                                     lane16_row("matmul_nk_f16_f16", float_pair<true, F16, F16>),
+                                     lane16_row("matmul_nk_f16_bf16", float_pair<true, F16, BF16>),
+                                     chain_row("matmul_kn_f32_f32", float_pair<false, F32, F32>),
+                                     chain_row("matmul_kn_f32_f16", float_pair<false, F32, F16>),
+                                     chain_row("matmul_kn_f32_bf16", float_pair<false, F32, BF16>),
+                                     chain_row("matmul_kn_f16_f16", float_pair<false, F16, F16>),
+                                     chain_row("matmul_kn_f16_bf16", float_pair<false, F16, BF16>)},
+                                    launch_product)),
     .tiles = true,
 };
 

@@ -98,7 +98,8 @@ Choice select(const Call& call, const Limits& limits, const Site& site) {
   const bool wide = needs_64_bits(call);
   for (const KernelRow& row : call.def->kernels) {
     if (row.backend != limits.backend) continue;
-    const char* why = row.reject(call, limits);
+    const char* why = row.needs ? row.needs(call, limits) : nullptr;
+    if (!why) why = row.reject(call, limits);
     if (!why && wide) why = "indexes in 32 bits";
     if (!why && skipped(row.kernel)) why = "is switched off by ACCEL_SKIP_KERNEL";
     if (!why) {

@@ -29,6 +29,7 @@ struct Limits {
   int64_t max_bytes = int64_t(1) << 40;  // of one buffer or arena
   bool pack = false;                     // kernel rows may name a layout of their own for weights
   bool fuse = false;                     // the executor runs groups of steps piece by piece
+  bool simd_groups = true;               // a GPU whose SIMD groups exchange values
 };
 
 // ---------------------------------------------------------------- operands
@@ -143,6 +144,20 @@ struct Packing {
   int64_t rows = 1, panels = 1;
 };
 
+// One launch of a GPU kernel: a function of the shader library over groups of threads.
+struct Launch {
+  std::string function;
+  uint32_t groups[3] = {1, 1, 1};
+  uint32_t threads = 32;           // of a group, a multiple of 32, at most 1024
+  std::vector<int> operands = {};  // of the command, bound from 0 on; empty: all, in their order
+  uint32_t first_param = 0;        // words of the command's parameters before those of this launch
+  bool waits = true;               // for the launch before it
+};
+struct Launches {
+  std::vector<Launch> list;
+  int64_t scratch = 0;  // bytes that the launches of one command share
+};
+
 struct KernelRow {
   Backend backend;
   const char* kernel;  // its name in the backend's table
@@ -155,6 +170,10 @@ struct KernelRow {
   // The layout in which the row reads the planes of operand 1, or null: plain. Asked only of a call
   // that the row takes.
   Packing (*packing)(const Call&) = nullptr;
+  // What the device must have, or null; asked before `reject`.
+  const char* (*needs)(const Call&, const Limits&) = nullptr;
+  // Of a GPU's row: how the call is launched.
+  void (*launches)(const Call&, const KernelRow&, Launches&) = nullptr;
 };
 
 inline const char* always(const Call&, const Limits&) {

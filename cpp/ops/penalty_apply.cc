@@ -27,7 +27,9 @@ extern const OpDef def_penalty_apply = {
               {"freq_name", AttrType::scalar_f32, "frequency"}},
     .infer = infer,
     .params = params,
-    .kernels = {{Backend::cpu, "penalty_apply", always, "exact", "one pass over the vocabulary"}},
+    .kernels =
+        on_gpus({{Backend::cpu, "penalty_apply", always, "exact", "one pass over the vocabulary"}},
+                launch_words),
     .internal = true,
 };
 

@@ -20,7 +20,8 @@ extern const OpDef def_penalty_clear = {
     .attrs = {},
     .infer = infer,
     .params = params,
-    .kernels = {{Backend::cpu, "penalty_clear", always, "exact", "writes zeros"}},
+    .kernels =
+        on_gpus({{Backend::cpu, "penalty_clear", always, "exact", "writes zeros"}}, launch_words),
     .writes = 0,
     .internal = true,
     .exact = true,

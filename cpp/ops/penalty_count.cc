@@ -13,6 +13,10 @@ static void params(const Call& c, Params& p) {
   p.put(PenaltyParams{uint32_t(c.in[0].shape.elements()), uint32_t(c.in[1].shape.elements())});
 }
 
+static void launch_history(const Call& c, const KernelRow& row, Launches& out) {
+  launch_own(row, out, groups_of(c.in[1].shape.elements(), kGroupThreads));
+}
+
 extern const OpDef def_penalty_count = {
     .op = Op::penalty_count,
     .name = "penalty_count",
@@ -23,7 +27,8 @@ extern const OpDef def_penalty_count = {
                "name of the scalar that gives the history's length"}},
     .infer = infer,
     .params = params,
-    .kernels = {{Backend::cpu, "penalty_count", always, "exact", "integer sums"}},
+    .kernels =
+        on_gpus({{Backend::cpu, "penalty_count", always, "exact", "integer sums"}}, launch_history),
     .writes = 0,
     .internal = true,
     .exact = true,

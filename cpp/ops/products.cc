@@ -107,11 +107,12 @@ Type infer_float_product(const Call& c) {
 }
 
 void float_product_params(const Call& c, Params& p) {
-  MatMulParams m = {};
+  ProductParams m = {};
   m.M = unsigned(c.in[0].shape[0]);
   m.K = unsigned(c.in[0].shape[1]);
   m.N = unsigned(c.results[0].shape[1]);
   m.nk = weight_is_nk(c);
+  m.bias = c.in.size() > 2 && c.in[2].present;
   p.put(m);
 }
 
@@ -135,7 +136,7 @@ int64_t infer_int4_columns(const Call& c, int rank, const char* other) {
 }
 
 void int4_params(const Call& c, Params& p) {
-  QuantMatMulParams q = {};
+  ProductParams q = {};
   const Shape& a = c.in[0].shape;
   q.M = a.rank() == 2 ? unsigned(a[0]) : 1;
   q.K = unsigned(a.back());

@@ -2,8 +2,7 @@
 // rows.
 #pragma once
 #include "ops/rules.h"
-#include "shared/params/matmul.h"
-#include "shared/params/quant_matmul.h"
+#include "shared/params/product.h"
 
 namespace accel {
 
@@ -27,7 +26,7 @@ inline AttrSpec activations_spec() {
           false,
           "None"};
 }
-// QuantMatMulParams::activations.
+// ProductParams::activations.
 enum class Activations : uint8_t { wide, f16, bf16, int8 };
 Activations activations_of(const Call& c);
 // Refuses another word, int8 in 'kn', and a K that blocks of `block` do not divide; slot 0 holds
@@ -95,6 +94,13 @@ const char* int4_planes(const Call& c, const Limits&) {
   if (Whole && c.in[0].shape.back() % c.group != 0) return "needs K to be a multiple of the group";
   return nullptr;
 }
+
+// How all of them are launched on a GPU.
+void launch_product(const Call& c, const KernelRow& row, Launches& out);
+
+// The float rows given, and in front of Metal's each of them by matrices of a SIMD group, where K
+// and N are multiples of eight and 64 at least. M takes no part: one row is padded.
+std::vector<KernelRow> with_matrix8(std::vector<KernelRow> rows);
 
 // One CPU row of a product. A kernel serves every M, so each row is a batch group of its own.
 using Reject = const char* (*)(const Call&, const Limits&);

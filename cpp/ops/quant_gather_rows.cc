@@ -1,4 +1,5 @@
 // quant_gather_rows: rows of an int8 table in blocks of 32, dequantised to f32.
+#include "ops/gpu.h"
 #include "ops/rules.h"
 #include "shared/params/gather_rows.h"
 
@@ -35,7 +36,9 @@ extern const OpDef def_quant_gather_rows = {
     .attrs = {},
     .infer = infer,
     .params = params,
-    .kernels = {{Backend::cpu, "quant_gather_rows", always, "exact", "one product a value"}},
+    .kernels =
+        on_gpus({{Backend::cpu, "quant_gather_rows", always, "exact", "one product a value"}},
+                launch_elements),
     .exact = true,
     .checks = {{DataRule::below, 2, [](const Call& c) { return c.in[0].shape[0]; }}},
 };

@@ -1,5 +1,6 @@
 // quant_matmul: float activations by int8 blocks of 32 over the weight's flat index; each weight is
 // s * q in f32.
+#include "ops/gpu.h"
 #include "ops/products.h"
 
 namespace accel {
@@ -27,7 +28,7 @@ static std::vector<Type> infer(const Call& c) {
 }
 
 static void params(const Call& c, Params& p) {
-  QuantMatMulParams q = {};
+  ProductParams q = {};
   q.M = unsigned(c.in[0].shape[0]);
   q.K = unsigned(c.in[0].shape[1]);
   q.N = unsigned(c.results[0].shape[1]);
@@ -81,16 +82,17 @@ extern const OpDef def_quant_matmul = {
     .attrs = {w_order_spec(), activations_spec()},
     .infer = infer,
     .params = params,
-    .kernels = {lane16_row("quant_matmul_nk_f32", reject<true, F32, true>),
-                lane16_row("quant_matmul_nk_f16", reject<true, F16, true>),
-                lane16_row("quant_matmul_nk_any_f32", reject<true, F32, false>),
-                lane16_row("quant_matmul_nk_any_f16", reject<true, F16, false>),
-                chain_row("quant_matmul_kn_f32", reject<false, F32, false>),
-                chain_row("quant_matmul_kn_f16", reject<false, F16, false>),
-                panels_row("quant_matmul_kn_panels_f32", by_panels<F32>, packing),
-                panels_row("quant_matmul_kn_panels_f16", by_panels<F16>, packing),
-                int8_row("quant_matmul_int8_f32", by_int8<F32>),
-                int8_row("quant_matmul_int8_f16", by_int8<F16>)},
+    .kernels = on_gpus({lane16_row("quant_matmul_nk_f32", reject<true, F32, true>),
+                        lane16_row("quant_matmul_nk_f16", reject<true, F16, true>),
+                        lane16_row("quant_matmul_nk_any_f32", reject<true, F32, false>),
+                        lane16_row("quant_matmul_nk_any_f16", reject<true, F16, false>),
+                        chain_row("quant_matmul_kn_f32", reject<false, F32, false>),
+                        chain_row("quant_matmul_kn_f16", reject<false, F16, false>),
+                        panels_row("quant_matmul_kn_panels_f32", by_panels<F32>, packing),
+                        panels_row("quant_matmul_kn_panels_f16", by_panels<F16>, packing),
+                        int8_row("quant_matmul_int8_f32", by_int8<F32>),
+                        int8_row("quant_matmul_int8_f16", by_int8<F16>)},
+                       launch_product),
     .tiles = true,
     .note = activations_note,
 };

@@ -1,4 +1,5 @@
 // rms_norm: its contract, its shape rule and the kernels that implement it.
+#include "ops/gpu.h"
 #include "ops/row_rules.h"
 
 namespace accel {
@@ -30,9 +31,11 @@ extern const OpDef def_rms_norm = {
     .attrs = {{"eps", AttrType::real, "added to the mean square; finite and positive"}},
     .infer = infer,
     .params = params,
-    .kernels = {{Backend::cpu, "rms_norm_f32", rows_not_f32, "lane16", "sum of squares in lane16"},
-                {Backend::cpu, "rms_norm_f16", rows_not_f16, "lane16",
-                 "sum of squares in lane16, rounded once to f16"}},
+    .kernels =
+        on_gpus({{Backend::cpu, "rms_norm_f32", rows_not_f32, "lane16", "sum of squares in lane16"},
+                 {Backend::cpu, "rms_norm_f16", rows_not_f16, "lane16",
+                  "sum of squares in lane16, rounded once to f16"}},
+                launch_rows16, true),
     .source = "Zhang and Sennrich, Root Mean Square Layer Normalization, 2019",
 };
 

@@ -1,6 +1,7 @@
 // rope: rotary position embedding over the last axis, both pairings, by base or by explicit
 // frequencies.
 #include "shared/params/rope.h"
+#include "ops/gpu.h"
 #include "ops/rules.h"
 
 namespace accel {
@@ -45,6 +46,12 @@ static void params(const Call& c, Params& p) {
   p.put(out);
 }
 
+static void launch_pairs(const Call& c, const KernelRow& row, Launches& out) {
+  const int64_t width = c.in[0].shape.back();
+  const int64_t items = c.in[0].shape.elements() / width * (width - c.attr(rotary_dim).i / 2);
+  launch_own(row, out, groups_of(items, kGroupThreads * kThreadElements));
+}
+
 extern const OpDef def_rope = {
     .op = Op::rope,
     .name = "rope",
@@ -67,7 +74,9 @@ extern const OpDef def_rope = {
     .infer = infer,
     .rest = rest,
     .params = params,
-    .kernels = {{Backend::cpu, "rope_f32", always, "exact", "writes its result beside x, no copy"}},
+    .kernels = on_gpus(
+        {{Backend::cpu, "rope_f32", always, "exact", "writes its result beside x, no copy"}},
+        launch_pairs),
     .source = "Su et al., RoFormer, 2021",
 };
 

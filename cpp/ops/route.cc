@@ -1,5 +1,6 @@
 // route: a stable sort of (token, choice) slots by expert, for the grouped products.
 #include "shared/params/route.h"
+#include "ops/gpu.h"
 #include "ops/rules.h"
 
 namespace accel {
@@ -20,6 +21,11 @@ static void params(const Call& c, Params& p) {
   p.put(RouteParams{uint32_t(ids.elements()), uint32_t(ids[1]), uint32_t(c.attr(experts).i)});
 }
 
+// A group an expert, the last for ids that are none; where there are very many, it takes several.
+static void launch(const Call& c, const KernelRow& row, Launches& out) {
+  launch_own(row, out, uint32_t(std::min<int64_t>(c.attr(experts).i + 1, 65535)));
+}
+
 extern const OpDef def_route = {
     .op = Op::route,
     .name = "route",
@@ -37,7 +43,7 @@ extern const OpDef def_route = {
     .attrs = {{"experts", AttrType::integer, "how many experts there are"}},
     .infer = infer,
     .params = params,
-    .kernels = {{Backend::cpu, "route", always, "exact", "a counting sort"}},
+    .kernels = on_gpus({{Backend::cpu, "route", always, "exact", "a counting sort"}}, launch),
     .exact = true,
     .returns = "tuple[Tensor, Tensor, Tensor]",
     .checks = {{DataRule::below, 0, [](const Call& c) { return c.attr(experts).i; }}},

@@ -1,4 +1,5 @@
 // row_bias: adds a few values to the logits of each row, by token.
+#include "ops/gpu.h"
 #include "ops/row_policy.h"
 
 namespace accel {
@@ -21,7 +22,8 @@ extern const OpDef def_row_bias = {
     .attrs = {},
     .infer = infer_policy_rows,
     .params = params,
-    .kernels = {{Backend::cpu, "row_bias", always, "exact", "a copy, then one sum a slot"}},
+    .kernels = on_gpus({{Backend::cpu, "row_bias", always, "exact", "a copy, then one sum a slot"}},
+                       launch_elements),
     .internal = true,
     .exact = true,
 };

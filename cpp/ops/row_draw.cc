@@ -1,4 +1,5 @@
 // row_draw: sample_categorical, except that a greedy row takes the token it is given.
+#include "ops/gpu.h"
 #include "ops/row_rules.h"
 
 namespace accel {
@@ -25,7 +26,9 @@ extern const OpDef def_row_draw = {
     .attrs = {},
     .infer = infer,
     .params = params,
-    .kernels = {{Backend::cpu, "row_draw", always, "block256", "running sums in blocks of 256"}},
+    .kernels =
+        on_gpus({{Backend::cpu, "row_draw", always, "block256", "running sums in blocks of 256"}},
+                launch_draws),
     .internal = true,
     .exact = true,
     .checks = {{.kind = DataRule::unit, .slot = 1, .factors = 2}},

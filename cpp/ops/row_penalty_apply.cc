@@ -1,4 +1,5 @@
 // row_penalty_apply: each row's own penalties on the logits of its counted tokens.
+#include "ops/gpu.h"
 #include "ops/row_policy.h"
 
 namespace accel {
@@ -20,7 +21,9 @@ extern const OpDef def_row_penalty_apply = {
     .attrs = {},
     .infer = infer_policy_rows,
     .params = policy_rows_params,
-    .kernels = {{Backend::cpu, "row_penalty_apply", always, "exact", "one pass over the rows"}},
+    .kernels =
+        on_gpus({{Backend::cpu, "row_penalty_apply", always, "exact", "one pass over the rows"}},
+                launch_elements),
     .internal = true,
 };
 

@@ -1,4 +1,5 @@
 // row_penalty_count: counts the tokens of each row's history.
+#include "ops/gpu.h"
 #include "ops/row_policy.h"
 
 namespace accel {
@@ -15,6 +16,10 @@ static void params(const Call& c, Params& p) {
   p.put(out);
 }
 
+static void launch_history(const Call& c, const KernelRow& row, Launches& out) {
+  launch_own(row, out, groups_of(c.in[1].shape.elements(), kGroupThreads * kThreadElements));
+}
+
 extern const OpDef def_row_penalty_count = {
     .op = Op::row_penalty_count,
     .name = "row_penalty_count",
@@ -27,7 +32,8 @@ extern const OpDef def_row_penalty_count = {
     .attrs = {},
     .infer = infer,
     .params = params,
-    .kernels = {{Backend::cpu, "row_penalty_count", always, "exact", "integer sums"}},
+    .kernels = on_gpus({{Backend::cpu, "row_penalty_count", always, "exact", "integer sums"}},
+                       launch_history),
     .writes = 0,
     .internal = true,
     .exact = true,

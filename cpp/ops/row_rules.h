@@ -25,4 +25,9 @@ inline const char* rows_not_f16(const Call& c, const Limits&) {
   return c.in[0].dtype == DType::F16 ? nullptr : "reads f16";
 }
 
+// Of the kernels with more threads a row.
+inline const char* too_short(const Call& c, const Limits&) {
+  return width_of(c.in[0]) > 1024 ? nullptr : "takes rows longer than 1024";
+}
+
 }  // namespace accel

@@ -1,4 +1,5 @@
 // row_scale: each row times its own factor.
+#include "ops/gpu.h"
 #include "ops/row_policy.h"
 
 namespace accel {
@@ -11,7 +12,8 @@ extern const OpDef def_row_scale = {
     .attrs = {},
     .infer = infer_policy_rows,
     .params = policy_rows_params,
-    .kernels = {{Backend::cpu, "row_scale", always, "exact", "x * factor in f32"}},
+    .kernels = on_gpus({{Backend::cpu, "row_scale", always, "exact", "x * factor in f32"}},
+                       launch_elements),
     .internal = true,
     .exact = true,
 };

@@ -1,4 +1,5 @@
 // row_top_k_mask: top_k_mask with each row's own k and no bound.
+#include "ops/gpu.h"
 #include "ops/row_policy.h"
 
 namespace accel {
@@ -13,8 +14,9 @@ extern const OpDef def_row_top_k_mask = {
     .attrs = {},
     .infer = infer_policy_rows,
     .params = policy_rows_params,
-    .kernels = {{Backend::cpu, "row_top_k_mask", always, "exact",
-                 "selects by value, then index, each row its own k"}},
+    .kernels = on_gpus({{Backend::cpu, "row_top_k_mask", always, "exact",
+                         "selects by value, then index, each row its own k"}},
+                       launch_rows),
     .internal = true,
     .exact = true,
 };

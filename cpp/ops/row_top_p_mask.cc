@@ -1,4 +1,5 @@
 // row_top_p_mask: top_p_mask with each row's own p and no bound.
+#include "ops/gpu.h"
 #include "ops/row_policy.h"
 
 namespace accel {
@@ -14,8 +15,9 @@ extern const OpDef def_row_top_p_mask = {
     .attrs = {},
     .infer = infer_policy_rows,
     .params = policy_rows_params,
-    .kernels = {{Backend::cpu, "row_top_p_mask", always, "lane128",
-                 "total in 128 lanes, kept sum in order, each row its own p"}},
+    .kernels = on_gpus({{Backend::cpu, "row_top_p_mask", always, "lane128",
+                         "total in 128 lanes, kept sum in order, each row its own p"}},
+                       launch_rows),
     .internal = true,
     .exact = true,
 };

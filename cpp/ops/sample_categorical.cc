@@ -1,5 +1,6 @@
 // sample_categorical: the entry at which the running sum of a row's weights passes draw times the
 // total.
+#include "ops/gpu.h"
 #include "ops/row_rules.h"
 
 namespace accel {
@@ -30,8 +31,9 @@ extern const OpDef def_sample_categorical = {
     .attrs = {},
     .infer = infer,
     .params = params,
-    .kernels = {{Backend::cpu, "sample_categorical_f32", always, "block256",
-                 "running sums in blocks of 256"}},
+    .kernels = on_gpus({{Backend::cpu, "sample_categorical_f32", always, "block256",
+                         "running sums in blocks of 256"}},
+                       launch_draws),
     .exact = true,
     .checks = {{DataRule::unit, 1}},
 };

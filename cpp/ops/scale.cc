@@ -1,5 +1,6 @@
 // scale: its contract, its shape rule and the kernels that implement it.
 #include "ops/elementwise.h"
+#include "ops/gpu.h"
 
 namespace accel {
 
@@ -11,9 +12,10 @@ extern const OpDef def_scale = {
     .attrs = {{"scalar_name", AttrType::scalar_f32, "name of a declared f32 scalar", true, true}},
     .infer = infer_unary,
     .params = elementwise_params,
-    .kernels = {{Backend::cpu, "scale_f32", not_f32, "exact", "x * scalar in f32"},
-                {Backend::cpu, "scale_f16", not_f16, "exact",
-                 "x * scalar in f32, rounded once to f16"}},
+    .kernels = on_gpus(
+        {{Backend::cpu, "scale_f32", not_f32, "exact", "x * scalar in f32"},
+         {Backend::cpu, "scale_f16", not_f16, "exact", "x * scalar in f32, rounded once to f16"}},
+        launch_elements),
     .packs = true,
     .exact = true,
 };

@@ -1,6 +1,7 @@
 // scatter_rows: writes rows into a state by id; the last of duplicate ids wins, an id beyond the
 // state writes nothing.
 #include "shared/params/scatter_rows.h"
+#include "ops/gpu.h"
 #include "ops/rules.h"
 
 namespace accel {
@@ -42,6 +43,22 @@ static const char* not_2(const Call& c, const Limits&) {
   return size_of(c.in[0].dtype) == 2 ? nullptr : "moves 2-byte elements";
 }
 
+// Many rows elect the last one of each place, in scratch of one word a place.
+static void launch_scatter(const Call& c, const KernelRow& row, Launches& out) {
+  static constexpr int64_t kFewRows = 64;
+  const int64_t n = c.in[2].shape.elements();
+  const uint32_t elements = groups_of(c.in[1].shape.elements(), kGroupThreads * kThreadElements);
+  if (n <= kFewRows) {
+    launch_own(row, out, elements);
+    return;
+  }
+  out.scratch = c.in[0].shape[0] * 4;
+  launch_own(row, out, groups_of(n, kGroupThreads)).function = "scatter_clear";
+  launch_own(row, out, groups_of(n, kGroupThreads)).function = "scatter_elect";
+  launch_own(row, out, elements).function =
+      size_of(c.in[0].dtype) == 4 ? "scatter_winners_4" : "scatter_winners_2";
+}
+
 extern const OpDef def_scatter_rows = {
     .op = Op::scatter_rows,
     .name = "scatter_rows",
@@ -57,8 +74,10 @@ extern const OpDef def_scatter_rows = {
     .attrs = {},
     .infer = infer,
     .params = params,
-    .kernels = {{Backend::cpu, "scatter_rows_4", not_4, "exact", "moves rows of 4-byte elements"},
-                {Backend::cpu, "scatter_rows_2", not_2, "exact", "moves rows of 2-byte elements"}},
+    .kernels =
+        on_gpus({{Backend::cpu, "scatter_rows_4", not_4, "exact", "moves rows of 4-byte elements"},
+                 {Backend::cpu, "scatter_rows_2", not_2, "exact", "moves rows of 2-byte elements"}},
+                launch_scatter),
     .writes = 0,
     .exact = true,
     .checks = {{DataRule::below, 2, [](const Call& c) { return c.in[0].shape[0]; }}},

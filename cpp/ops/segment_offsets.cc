@@ -1,5 +1,6 @@
 // segment_offsets: where each segment of rows begins, from their counts. Recorded by the library,
 // one node for all operators that share the counts.
+#include "ops/gpu.h"
 #include "ops/rules.h"
 #include "shared/params/segments.h"
 
@@ -16,6 +17,10 @@ static void params(const Call& c, Params& p) {
   p.put(SegmentsParams{uint32_t(c.in[0].shape.elements()), uint32_t(c.attr(total).i)});
 }
 
+static void launch(const Call&, const KernelRow& row, Launches& out) {
+  launch_own(row, out, 1);
+}
+
 extern const OpDef def_segment_offsets = {
     .op = Op::segment_offsets,
     .name = "segment_offsets",
@@ -26,7 +31,8 @@ extern const OpDef def_segment_offsets = {
     .attrs = {{"total", AttrType::integer, "rows there are"}},
     .infer = infer,
     .params = params,
-    .kernels = {{Backend::cpu, "segment_offsets", always, "exact", "integer sums, clamped"}},
+    .kernels = on_gpus(
+        {{Backend::cpu, "segment_offsets", always, "exact", "integer sums, clamped"}}, launch),
     .internal = true,
     .exact = true,
 };

@@ -1,5 +1,6 @@
 // silu: its contract, its shape rule and the kernels that implement it.
 #include "ops/elementwise.h"
+#include "ops/gpu.h"
 
 namespace accel {
 
@@ -11,9 +12,10 @@ extern const OpDef def_silu = {
     .attrs = {},
     .infer = infer_unary,
     .params = elementwise_params,
-    .kernels = {{Backend::cpu, "silu_f32", not_f32, "exact", "x / (1 + exp(-x)) in f32"},
-                {Backend::cpu, "silu_f16", not_f16, "exact",
-                 "x / (1 + exp(-x)) in f32, rounded once to f16"}},
+    .kernels = on_gpus({{Backend::cpu, "silu_f32", not_f32, "exact", "x / (1 + exp(-x)) in f32"},
+                        {Backend::cpu, "silu_f16", not_f16, "exact",
+                         "x / (1 + exp(-x)) in f32, rounded once to f16"}},
+                       launch_elements),
     .packs = true,
     .exact = false,
 };

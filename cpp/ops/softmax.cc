@@ -1,4 +1,5 @@
 // softmax: over the last axis, maximum subtracted first.
+#include "ops/gpu.h"
 #include "ops/row_rules.h"
 
 namespace accel {
@@ -29,7 +30,10 @@ extern const OpDef def_softmax = {
                "-1"}},
     .infer = infer,
     .params = params,
-    .kernels = {{Backend::cpu, "softmax_f32", always, "lane16", "sum in lane16"}},
+    .kernels = with_gpu_row(
+        on_gpus({{Backend::cpu, "softmax_f32", always, "lane16", "sum in lane16"}}, launch_rows16,
+                true),
+        {Backend::metal, "softmax_long_f32", too_short, "lane256", "sum in lane256"}, launch_rows),
 };
 
 }  // namespace accel

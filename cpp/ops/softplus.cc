@@ -1,5 +1,6 @@
 // softplus: its contract, its shape rule and the kernels that implement it.
 #include "ops/elementwise.h"
+#include "ops/gpu.h"
 
 namespace accel {
 
@@ -13,10 +14,11 @@ extern const OpDef def_softplus = {
     .attrs = {},
     .infer = infer_unary,
     .params = elementwise_params,
-    .kernels = {{Backend::cpu, "softplus_f32", not_f32, "exact",
-                 "max(x, 0) + log1p(exp(-abs(x))) in f32"},
-                {Backend::cpu, "softplus_f16", not_f16, "exact",
-                 "max(x, 0) + log1p(exp(-abs(x))) in f32, rounded once to f16"}},
+    .kernels = on_gpus(
+        {{Backend::cpu, "softplus_f32", not_f32, "exact", "max(x, 0) + log1p(exp(-abs(x))) in f32"},
+         {Backend::cpu, "softplus_f16", not_f16, "exact",
+          "max(x, 0) + log1p(exp(-abs(x))) in f32, rounded once to f16"}},
+        launch_elements),
     .packs = true,
     .exact = false,
 };

@@ -1,5 +1,6 @@
 // swiglu: its contract, its shape rule and the kernels that implement it.
 #include "ops/elementwise.h"
+#include "ops/gpu.h"
 
 namespace accel {
 
@@ -19,9 +20,10 @@ extern const OpDef def_swiglu = {
     .attrs = {},
     .infer = infer_swiglu,
     .params = elementwise_params,
-    .kernels = {{Backend::cpu, "swiglu_f32", not_f32, "exact", "silu(gate) * value in f32"},
-                {Backend::cpu, "swiglu_f16", not_f16, "exact",
-                 "silu(gate) * value in f32, rounded once to f16"}},
+    .kernels = on_gpus({{Backend::cpu, "swiglu_f32", not_f32, "exact", "silu(gate) * value in f32"},
+                        {Backend::cpu, "swiglu_f16", not_f16, "exact",
+                         "silu(gate) * value in f32, rounded once to f16"}},
+                       launch_elements),
     .packs = true,
     .exact = false,
 };

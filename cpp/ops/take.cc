@@ -1,4 +1,5 @@
 // take: one element of each row, by its column; a column beyond the row gives zero.
+#include "ops/gpu.h"
 #include "ops/row_rules.h"
 
 namespace accel {
@@ -33,8 +34,9 @@ extern const OpDef def_take = {
     .attrs = {},
     .infer = infer,
     .params = params,
-    .kernels = {{Backend::cpu, "take_4", not_4, "exact", "moves 4-byte elements"},
-                {Backend::cpu, "take_2", not_2, "exact", "moves 2-byte elements"}},
+    .kernels = on_gpus({{Backend::cpu, "take_4", not_4, "exact", "moves 4-byte elements"},
+                        {Backend::cpu, "take_2", not_2, "exact", "moves 2-byte elements"}},
+                       launch_elements),
     .exact = true,
     .checks = {{DataRule::below, 1, [](const Call& c) { return c.in[0].shape[1]; }}},
 };

@@ -1,5 +1,6 @@
 // top_k: the first k entries of a row in the order (value descending, index ascending), and where
 // they stand.
+#include "ops/gpu.h"
 #include "ops/row_rules.h"
 
 namespace accel {
@@ -33,7 +34,9 @@ extern const OpDef def_top_k = {
     .attrs = {{"k", AttrType::integer, "how many entries, 1 to W", true, true}},
     .infer = infer,
     .params = params,
-    .kernels = {{Backend::cpu, "top_k_f32", always, "exact", "selects by value, then index"}},
+    .kernels =
+        on_gpus({{Backend::cpu, "top_k_f32", always, "exact", "selects by value, then index"}},
+                launch_rows),
     .exact = true,
     .returns = "tuple[Tensor, Tensor]",
 };

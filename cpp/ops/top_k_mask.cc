@@ -1,4 +1,5 @@
 // top_k_mask: keeps the first k entries of a row in the order (value descending, index ascending).
+#include "ops/gpu.h"
 #include "ops/row_rules.h"
 #include "ops/sampling_limits.h"
 
@@ -35,7 +36,9 @@ extern const OpDef def_top_k_mask = {
               {"exact", AttrType::flag, "lift the bound of 128", false, false, "False"}},
     .infer = infer,
     .params = params,
-    .kernels = {{Backend::cpu, "top_k_mask_f32", always, "exact", "selects by value, then index"}},
+    .kernels =
+        on_gpus({{Backend::cpu, "top_k_mask_f32", always, "exact", "selects by value, then index"}},
+                launch_rows),
     .exact = true,
 };
 

@@ -1,4 +1,5 @@
 // top_p_mask: keeps the nucleus of a row, the crossing entry included.
+#include "ops/gpu.h"
 #include "ops/row_rules.h"
 
 namespace accel {
@@ -35,8 +36,9 @@ extern const OpDef def_top_p_mask = {
               {"exact", AttrType::flag, "lift the bound of 128 entries", false, false, "False"}},
     .infer = infer,
     .params = params,
-    .kernels = {{Backend::cpu, "top_p_mask_f32", always, "lane128",
-                 "total in 128 lanes, kept sum in order"}},
+    .kernels = on_gpus({{Backend::cpu, "top_p_mask_f32", always, "lane128",
+                         "total in 128 lanes, kept sum in order"}},
+                       launch_rows),
     .exact = true,
     .source = "Holtzman et al., The Curious Case of Neural Text Degeneration, 2020",
 };

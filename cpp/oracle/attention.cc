@@ -82,7 +82,8 @@ static void f64_row(Args& a, const AttentionRow& r) {
     b.blocks += i == 0 || r.seen[i].position / 128 != r.seen[i - 1].position / 128;
   if (r.sink) b.blocks += 1;
   for (Term& t : terms) weigh(t, b);
-  // Weights are summed in lane16 a block; values go down one chain, scaled once a block.
+  // Weights are summed in lane16 a block; values go down one chain, scaled once a block. Where each
+  // block has a chain of its own, a value passes 128 additions at most and two a block, no more.
   const double n = double(r.seen.size());
   const double summed = gamma(depth_of("lane16", std::min(n, 128.0)) + 2 * b.blocks);
   const double common = b.weighted_error / b.sum + summed + kDivide;
@@ -99,7 +100,8 @@ static void f64_row(Args& a, const AttentionRow& r) {
     }
     a.out[0][r.begin + size_t(d)] = out;
     if (!a.budgets) continue;
-    double budget = (moved + magnitude * (chained + common)) * 1.001 + (n + 4) * kTiny;
+    double budget =
+        (moved + magnitude * (chained + common)) * 1.001 + (n + 2 * b.blocks + 4) * kTiny;
     if (r.narrow) budget += values / b.sum * 0x1p-25 * 1.001;
     a.budget[0][r.begin + size_t(d)] =
         any ? HUGE_VAL : unless_overflow(std::max(b.gross, magnitude) * 1.001, budget);

@@ -23,6 +23,7 @@ struct Args {
   std::span<double> written_budget;  // of what the node writes there; empty unless budgets
   std::vector<std::vector<double>> out;     // by result, sized
   std::vector<std::vector<double>> budget;  // by result, sized when budgets, zero
+  Backend backend = Backend::cpu;           // whose rows name the orders
 
   int slot(std::string_view name) const;
   int attr(std::string_view name) const;
@@ -37,7 +38,7 @@ struct Args {
     std::memcpy(&v, &bits, 4);
     return v;
   }
-  // Accumulation order of the CPU row that takes the call.
+  // Accumulation order of the backend's row that takes the call.
   std::string_view order() const;
 };
 

@@ -72,6 +72,7 @@ int Args::attr(std::string_view name) const {
 
 std::string_view Args::order() const {
   Limits limits;
+  limits.backend = backend;
   limits.isa = level == Level::base ? "base" : "avx2";
   return select(call, limits, Site()).row->order;
 }
@@ -90,6 +91,7 @@ double depth_of(std::string_view order, double n) {
   if (n <= 0) return 0;
   if (order == "lane16") return std::ceil(n / 16) + 4;
   if (order == "lane128") return std::ceil(n / 128) + 7;
+  if (order == "lane256") return std::ceil(n / 256) + 8;
   return n;  // one chain, the deepest order there is
 }
 
@@ -161,7 +163,8 @@ void Walk::run(const Node& node) {
          {},
          {},
          {},
-         {}};
+         {},
+         options.backend};
   std::vector<std::vector<double>> gathered(node.in.size());
   for (size_t i = 0; i < node.in.size(); ++i) {
     if (!node.in[i]) {

@@ -28,7 +28,8 @@ struct Inputs {
 
 struct Options {
   Level level = Level::f64;
-  bool budgets = false;  // of each output, against the f64 value
+  bool budgets = false;            // of each output, against the f64 value
+  Backend backend = Backend::cpu;  // whose rows name the orders
 };
 
 // A value element by element; every storage type fits a double exactly.

@@ -28,6 +28,7 @@ float lane_sum(const std::vector<float>& values, size_t lanes) {
 static size_t lanes_of(std::string_view order) {
   if (order == "lane16") return 16;
   if (order == "lane128") return 128;
+  if (order == "lane256") return 256;
   if (order == "chain") return 1;
   ACCEL_CHECK(!"the order has a slow walk");
   return 0;
@@ -39,6 +40,8 @@ float sum(std::string_view order, const std::vector<float>& values) {
 
 float dot(std::string_view order, Level level, const std::vector<float>& x,
           const std::vector<float>& w) {
+  // One of the ways in which hardware may add inside a step of eight; all lie within the bound.
+  if (order == "matrix8") return dot("chain", Level::base, x, w);
   std::vector<float> lane(lanes_of(order), 0.0f);
   for (size_t k = 0; k < x.size(); ++k) {
     float& a = lane[k % lane.size()];
@@ -120,48 +123,117 @@ void log_softmax_f32(Args& a, const double* x, size_t begin, int64_t width) {
 
 // ---------------------------------------------------------------- attention
 
-// attention_block128 (spec 010): scores and weight sums in lane16, the values in one chain that
-// each block's correction scales before it goes on. A position that is not seen is in no sum; +0 in
-// its place leaves a lane as it is.
-void attention_f32(Args& a, const AttentionRow& r) {
-  const auto q = a.operand("q"), k = a.operand("k"), v = a.operand("v");
-  const auto head = [&](std::span<const double> s, size_t first) {
-    return std::vector<float>(s.begin() + long(first), s.begin() + long(first) + r.dim);
-  };
-  std::vector<float> query = head(q, r.begin), out(size_t(r.dim), 0.0f);
-  if (r.narrow)
-    for (float& x : query) x = float(stored(DType::F16, x));
+// The pieces that both orders are made of. A position that is not seen is in no sum; +0 in its
+// place leaves a lane as it is.
+namespace {
+
+struct AttentionWalk {
+  Args& a;
+  const AttentionRow& r;
+  std::vector<float> query;
   float max = -3.4e38f, total = 0;
+  std::vector<float> out = std::vector<float>(size_t(r.dim), 0.0f);
+
+  AttentionWalk(Args& args, const AttentionRow& row);
+  std::vector<float> head(std::span<const double> s, size_t first) const {
+    return std::vector<float>(s.begin() + long(first), s.begin() + long(first) + r.dim);
+  }
+  float score(size_t key) const;
+  void raise(std::vector<float>& weight, size_t from, size_t to, float top) const;
+  void add_values(const std::vector<float>& weight, size_t from, size_t to,
+                  std::vector<float>& o) const;
+  void in_one_chain(std::vector<float>& weight, size_t from, size_t to, float top);
+  void by_itself(std::vector<float>& weight, size_t from, size_t to, float top);
+  void sink(float logit);
+};
+
+}  // namespace
+
+AttentionWalk::AttentionWalk(Args& args, const AttentionRow& row)
+    : a(args), r(row), query(head(a.operand("q"), r.begin)) {
+  if (!r.narrow) return;
+  for (float& x : query) x = float(stored(DType::F16, x));
+}
+
+float AttentionWalk::score(size_t key) const {
+  const float s = dot("lane16", a.level, query, head(a.operand("k"), key)) * r.scale;
+  return r.cap > 0 ? r.cap * tanh_f32(s / r.cap, a.level) : s;
+}
+
+static size_t lane_of(const AttentionRow::Seen& seen) {
+  return size_t(seen.position % 128);
+}
+
+// Scores of the positions from .. to - 1 to exponentials.
+void AttentionWalk::raise(std::vector<float>& weight, size_t from, size_t to, float top) const {
+  for (size_t j = from; j < to; ++j) {
+    float& w = weight[lane_of(r.seen[j])];
+    w = exp_f32(w - top, a.level);
+  }
+}
+
+void AttentionWalk::add_values(const std::vector<float>& weight, size_t from, size_t to,
+                               std::vector<float>& o) const {
+  for (size_t j = from; j < to; ++j) {
+    const auto value = head(a.operand("v"), r.seen[j].at);
+    const float e = weight[lane_of(r.seen[j])], w = r.narrow ? float(stored(DType::F16, e)) : e;
+    for (size_t d = 0; d < o.size(); ++d) o[d] = mul_add(w, value[d], o[d], a.level);
+  }
+}
+
+// attention_block128: the block's values go on with the chain of those before, scaled.
+void AttentionWalk::in_one_chain(std::vector<float>& weight, size_t from, size_t to, float top) {
+  const float next = std::max(max, top), correction = exp_f32(max - next, a.level);
+  raise(weight, from, to, next);
+  total = correction * total + sum("lane16", weight);
+  for (float& o : out) o = correction * o;
+  add_values(weight, from, to, out);
+  max = next;
+}
+
+// attention_split128: a block by itself, then merged with those before.
+void AttentionWalk::by_itself(std::vector<float>& weight, size_t from, size_t to, float top) {
+  std::vector<float> own(out.size(), 0.0f);
+  raise(weight, from, to, top);
+  add_values(weight, from, to, own);
+  const float next = std::max(max, top);
+  const float before = exp_f32(max - next, a.level), share = exp_f32(top - next, a.level);
+  const float scaled = before * total;
+  total = mul_add(share, sum("lane16", weight), scaled, a.level);
+  for (size_t d = 0; d < out.size(); ++d) {
+    const float kept = before * out[d];
+    out[d] = mul_add(share, own[d], kept, a.level);
+  }
+  max = next;
+}
+
+void AttentionWalk::sink(float logit) {
+  const float next = std::max(max, logit), correction = exp_f32(max - next, a.level);
+  const float scaled = correction * total;
+  total = scaled + exp_f32(logit - next, a.level);
+  for (float& o : out) o = correction * o;
+}
+
+void attention_f32(Args& a, const AttentionRow& r) {
+  const std::string_view order = a.order();
+  ACCEL_CHECK(order == "attention_block128" || order == "attention_split128");
+  AttentionWalk walk(a, r);
   for (size_t i = 0; i < r.seen.size();) {
     const int64_t block = r.seen[i].position / 128;
     const size_t from = i;
-    while (i < r.seen.size() && r.seen[i].position / 128 == block) ++i;
     std::vector<float> weight(128, 0.0f);
-    const auto at = [&](size_t j) -> float& { return weight[size_t(r.seen[j].position % 128)]; };
-    float next = max;
-    for (size_t j = from; j < i; ++j) {
-      float s = dot("lane16", a.level, query, head(k, r.seen[j].at)) * r.scale;
-      if (r.cap > 0) s = r.cap * tanh_f32(s / r.cap, a.level);
-      at(j) = s;
-      next = std::max(next, s);
+    float top = -3.4e38f;
+    for (; i < r.seen.size() && r.seen[i].position / 128 == block; ++i) {
+      const float s = walk.score(r.seen[i].at);
+      weight[lane_of(r.seen[i])] = s;
+      top = std::max(top, s);
     }
-    for (size_t j = from; j < i; ++j) at(j) = exp_f32(at(j) - next, a.level);
-    const float correction = exp_f32(max - next, a.level);
-    total = correction * total + sum("lane16", weight);
-    for (float& o : out) o = correction * o;
-    for (size_t j = from; j < i; ++j) {
-      const auto value = head(v, r.seen[j].at);
-      const float w = r.narrow ? float(stored(DType::F16, at(j))) : at(j);
-      for (size_t d = 0; d < out.size(); ++d) out[d] = mul_add(w, value[d], out[d], a.level);
-    }
-    max = next;
+    if (order == "attention_split128") walk.by_itself(weight, from, i, top);
+    else walk.in_one_chain(weight, from, i, top);
   }
-  if (r.sink) {
-    const float next = std::max(max, *r.sink), correction = exp_f32(max - next, a.level);
-    total = correction * total + exp_f32(*r.sink - next, a.level);
-    for (float& o : out) o = correction * o;
-  }
-  for (size_t d = 0; d < out.size(); ++d) a.out[0][r.begin + d] = double(out[d] / total);
+  if (r.sink) walk.sink(*r.sink);
+  for (size_t d = 0; d < walk.out.size(); ++d)
+    a.out[0][r.begin + d] = double(walk.out[d] / walk.total);
 }
 
 }  // namespace accel::oracle

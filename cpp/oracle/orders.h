@@ -1,4 +1,4 @@
-// The slow walk of each registered accumulation order in f32 (CONTRACT 24.2): what a CPU kernel
+// The slow walk of each registered accumulation order in f32 (CONTRACT 24.2): what a kernel
 // must give bit for bit. Level fma rounds a * b + c once, level base twice.
 #pragma once
 #include <cstdint>

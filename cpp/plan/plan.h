@@ -82,6 +82,9 @@ struct Command {
   // products of its dispatch have just written.
   int dispatch = 0;
   bool follows = false;
+  // On a GPU, in order, with where their scratch begins in that of the plan.
+  Launches launches;
+  int64_t scratch_offset = 0;
 };
 
 struct GraphMemory {
@@ -106,6 +109,7 @@ struct PlanData {
   std::vector<const KernelRow*>
       pipelines;  // the kernels that the commands name, each once, by first use
   GraphMemory memory;
+  int64_t scratch_bytes = 0;  // of the launches, beside the arena
 };
 
 // stage is one of check, select, plan, pipelines, record.

@@ -32,9 +32,23 @@ static void name_pipelines(PlanData& p, const Progress& progress) {
   for (int i = 0; progress && i < total; ++i) progress("pipelines", i + 1, total);
 }
 
+// How a command is launched on a GPU. Scratch of what may run at once lies side by side; behind a
+// barrier it is used again.
+static void add_launches(PlanData& p, const Step& step, Command& c, int64_t& scratch_end) {
+  if (!step.row->launches) return;
+  step.row->launches(step.call, *step.row, c.launches);
+  if (c.barrier_before) scratch_end = 0;
+  c.scratch_offset = scratch_end;
+  const int64_t unit = p.limits.alignment;
+  scratch_end += (c.launches.scratch + unit - 1) / unit * unit;
+  p.scratch_bytes = std::max(p.scratch_bytes, scratch_end);
+}
+
 void record(PlanData& p, const Progress& progress) {
   name_pipelines(p, progress);
   p.commands.clear();
+  p.scratch_bytes = 0;
+  int64_t scratch_end = 0;
   for (size_t s = 0; s < p.steps.size(); ++s) {
     const Step& step = p.steps[s];
     Command c;
@@ -48,6 +62,7 @@ void record(PlanData& p, const Progress& progress) {
     c.step = int(s);
     c.dispatch = s == 0 ? 0 : p.commands.back().dispatch + starts_dispatch(p, s);
     c.follows = follows(step);
+    add_launches(p, step, c, scratch_end);
     p.commands.push_back(std::move(c));
     if (progress) progress("record", int(s) + 1, int(p.steps.size()));
   }
@@ -69,6 +84,12 @@ void verify_record(const PlanData& p) {
       fail("record", p, s, "a command has another number of operands than its call");
     for (const Place& place : c.operands)
       if (place.bytes > p.limits.max_bytes) fail("record", p, s, "an operand exceeds the device");
+    if ((p.limits.backend == Backend::cpu) != c.launches.list.empty())
+      fail("record", p, s, "a command of a GPU has no launch, or one of the CPU has");
+    for (const Launch& launch : c.launches.list)
+      if (launch.threads % 32 || launch.threads < 32 || launch.threads > 1024 ||
+          !launch.groups[0] || !launch.groups[1] || !launch.groups[2])
+        fail("record", p, s, "a launch has no groups, or no whole SIMD groups");
     for (int scalar : c.scalars)
       if (scalar < 0 || scalar >= int(p.graph.scalars.size()))
         fail("record", p, s, "a command names a scalar that is not declared");

@@ -1,5 +1,6 @@
-// Finding and opening devices. Enumeration starts no thread and touches no driver.
+// Finding and opening devices. Enumeration starts no thread and makes no context of a driver.
 #include "backends/cpu/device.h"
+#include "backends/metal/device.h"
 #include "exec/fork.h"
 
 namespace accel {
@@ -8,13 +9,20 @@ Enumeration enumerate_devices() {
   check_fork();
   Enumeration e;
   e.devices.push_back(cpu_info());
-  e.notes.push_back({"metal", "build", "this build holds no Metal backend"});
+  find_metal(e);
   e.notes.push_back({"cuda", "build", "this build holds no CUDA backend"});
   return e;
 }
 
 DevicePtr open_device(const std::array<uint8_t, 16>& id) {
   if (id == cpu_info().id) return open_cpu();
+  Enumeration metal;
+  find_metal(metal);
+  MetalOptions options;
+  for (const DeviceInfo& info : metal.devices) {
+    if (info.id == id) return open_metal(options);
+    ++options.index;
+  }
   throw device_error(
       "open_device: id is of no adapter of this machine and must be one of enumerate_devices()",
       "no_adapter");

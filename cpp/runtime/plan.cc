@@ -215,8 +215,8 @@ struct Flight {
     entries = p.operands_for(*table, index, arena.get()).entries.data();
     trace = p.trace;
   }
-  std::optional<Error> run() {
-    Execution execution{entries, instance.scalars.data(), arena.get()};
+  std::optional<Error> run(Later& later) {
+    Execution execution{entries, instance.scalars.data(), arena, table->views.data(), queue, later};
     if (!trace) return instance.program->run(execution);
     Trace::Run timed;
     timed.instance = int(index);
@@ -234,6 +234,7 @@ struct Flight {
   TablePtr table;
   void* const* entries = nullptr;
   std::shared_ptr<void> arena;
+  Queue* queue = nullptr;  // kept by its own work
   std::shared_ptr<Trace> trace;
 };
 using FlightPtr = std::shared_ptr<Flight>;
@@ -285,8 +286,9 @@ static FencePtr launch(Plan::Impl& p, FlightPtr flight, const std::vector<uint32
   check_queue(p.runtime->device().get(), queue, after);
   flight->prepare(scalars);
   const size_t index = flight->index;
-  FencePtr fence =
-      queue->enqueue([flight = std::move(flight)] { return flight->run(); }, std::move(after));
+  flight->queue = queue.get();
+  FencePtr fence = queue->enqueue_device(
+      [flight = std::move(flight)](Later& later) { return flight->run(later); }, std::move(after));
   p.instances[index]->fence = fence;
   if (p.trace) p.trace->add(fence);
   return fence;

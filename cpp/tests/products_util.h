@@ -15,8 +15,7 @@
 
 #include "backends/cpu/isa.h"
 #include "base/dtype.h"
-#include "shared/params/matmul.h"
-#include "shared/params/quant_matmul.h"
+#include "shared/params/product.h"
 
 namespace products {
 

@@ -87,7 +87,9 @@ Problem make(unsigned S, unsigned heads, unsigned kv_heads, unsigned head_dim, u
          0,
          0,
          {0, 0},
-         0.0f};
+         0.0f,
+         0,
+         0};
   t.lengths = {length};
   t.base = base;
   t.scale = 0.3f;
@@ -113,7 +115,9 @@ Problem make_paged(std::vector<uint32_t> lengths, std::vector<uint32_t> extents,
          block,
          max_pages,
          {0, 0},
-         0.0f};
+         0.0f,
+         0,
+         0};
   std::vector<uint32_t> free(count);
   for (unsigned i = 0; i < count; ++i) free[i] = i;
   Random random(seed + 77);

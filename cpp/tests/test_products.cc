@@ -124,15 +124,15 @@ static void float_products(const accel_cpu::KernelTable& table, bool nk) {
             std::string("_") + order_name(nk) + "_" + name_of(xt) + "_" + name_of(wt);
         expect_all_rows(table,
                         {"matmul" + types, {x.as(xt), w.as<void>()}, 0, K, N, nk, want.data()},
-                        MatMulParams{});
+                        ProductParams{});
         Product linear{"linear" + types, {x.as(xt), w.as<void>(), bias.as<void>()}, kM, K, N, nk,
                        with_bias.data()};
-        expect(table, linear, MatMulParams{}, 0);
+        expect(table, linear, ProductParams{}, 0);
         linear.M = 1;
-        expect(table, linear, MatMulParams{}, 0);
+        expect(table, linear, ProductParams{}, 0);
         linear.buffers[2] = nullptr;
         linear.want = want.data();
-        expect(table, linear, MatMulParams{}, 0);
+        expect(table, linear, ProductParams{}, 0);
       }
     }
   });
@@ -169,7 +169,7 @@ static void int8_products(const accel_cpu::KernelTable& table, bool nk) {
                          N,
                          nk,
                          want.data()},
-                        QuantMatMulParams{});
+                        ProductParams{});
     }
   });
 }
@@ -187,7 +187,7 @@ static void int4_product(const accel_cpu::KernelTable& table, bool nk, const Row
   for (size_t n = 0; n < N; ++n)
     for (size_t k = 0; k < K; ++k) w[n * K + k] = d.weight(level, nk ? n * K + k : k * N + n);
   const std::vector<float> want = walk(level, nk, x, w, N);
-  QuantMatMulParams params{};
+  ProductParams params{};
   params.group = unsigned(d.group), params.zeros = d.zeros;
   void* const offsets = d.offsets.as<void>();
   for (const char* variant : {"nk_", "nk_any_", "kn_"}) {
@@ -236,7 +236,7 @@ TEST(a_product_of_many_rows_holds_the_bits_of_few) {
     std::vector<float> w(K * N);
     for (size_t i = 0; i < K * N; ++i) w[i] = d.weight(level_of(*t), i);
     const std::vector<float> want = walk(level_of(*t), true, x, w, N);
-    QuantMatMulParams params{};
+    ProductParams params{};
     params.group = 64;
     for (size_t m = 18; m <= M; ++m)
       for (const uint32_t chunks : {0u, 2u})
@@ -304,7 +304,7 @@ static void int4_by_int8(const accel_cpu::KernelTable& table, const Rows& x, siz
     return int(d.codes.as<uint32_t>()[i / 8] >> (4 * (i % 8)) & 15);
   };
   const auto want = walk_int8_rows(level_of(table), x, N, d.group, code, scale, &offset);
-  QuantMatMulParams params{};
+  ProductParams params{};
   params.group = unsigned(d.group), params.zeros = d.zeros, params.activations = 3;
   void* const offsets = d.offsets.as<void>();
   Product p{"int4_matmul_int8_" + std::string(name_of(d.planes)),
@@ -332,7 +332,7 @@ static void int8_by_int8(const accel_cpu::KernelTable& table, const Rows& x, siz
   };
   const PlaneAt* none = nullptr;
   const auto want = walk_int8_rows(level_of(table), x, N, 32, code, scale, none);
-  QuantMatMulParams params{};
+  ProductParams params{};
   params.group = 32, params.activations = 3;
   expect_all_rows(table,
                   {"quant_matmul_int8_f32",
@@ -374,7 +374,7 @@ TEST(p26_16_int4_codes_stand_low_nibble_first) {
     scale.as<float>()[0] = 1, zero.as<float>()[0] = 0;
     for (int hot = 0; hot < 8; ++hot) {
       for (int k = 0; k < 128; ++k) a.as<float>()[k] = k == 24 + hot ? 1.0f : 0.0f;
-      QuantMatMulParams p{1, 128, 1, 1, 128, 1, 0};
+      ProductParams p{1, 128, 1, 1, 128, 1, 0, 1, 0};
       run_kernel(*kernel(*t, "int4_matvec_nk_f32"),
                  {a.as<void>(), codes.as<void>(), scale.as<void>(), zero.as<void>(), nullptr,
                   out.as<void>()},
@@ -409,7 +409,7 @@ TEST(rows_do_not_touch_each_other) {
                        N,
                        nk,
                        want.data()},
-                      MatMulParams{});
+                      ProductParams{});
     }
 }
 
@@ -431,7 +431,7 @@ TEST(large_products_are_cut_without_changing_a_bit) {
                 N,
                 nk,
                 want.data()},
-               MatMulParams{}, chunks);
+               ProductParams{}, chunks);
     }
 }
 
@@ -447,7 +447,7 @@ TEST(long_rows_are_cut_without_changing_a_bit) {
     std::vector<float> w(K * N);
     for (size_t i = 0; i < K * N; ++i) w[i] = d.weight(level_of(*t), i);
     const auto want = walk(level_of(*t), true, x, w, N);
-    QuantMatMulParams params{};
+    ProductParams params{};
     params.group = 64, params.zeros = 1;
     expect(
         *t,
@@ -473,7 +473,7 @@ TEST(chunks_run_at_the_same_time) {
       const auto want = walk(level_of(*t), nk, x, widened(DType::F32, w, nk, K, N), N);
       const accel_cpu::Kernel& k =
           *kernel(*t, std::string("matmul_") + order_name(nk) + "_f32_f32");
-      const MatMulParams params{unsigned(M), unsigned(K), unsigned(N), nk};
+      const ProductParams params{unsigned(M), unsigned(K), unsigned(N), nk, 0, 0, 0, 1, 0};
       const Scratch shared(k.shared_bytes(&params));
       void* const buffers[] = {x.as(DType::F32), w.as<void>(), out.as<void>()};
       const accel_cpu::KernelArgs args{buffers, &params, nullptr, shared.memory.as<void>()};
@@ -497,7 +497,7 @@ TEST(chunk_counts_are_sensible) {
     for (const unsigned m : {1u, 2u, 17u, 512u})
       for (const unsigned n : {1u, 192u, 49152u})
         for (const uint32_t threads : {1u, 2u, 64u}) {
-          const MatMulParams p{m, 576, n, 1};
+          const ProductParams p{m, 576, n, 1, 0, 0, 0, 1, 0};
           const accel_cpu::Kernel& k = *kernel(*t, "matmul_nk_f32_f16");
           const uint32_t chunks = k.phases[1].chunks(&p, threads);
           CHECK(k.phases[0].chunks(&p, threads) >= 1);
@@ -613,15 +613,66 @@ TEST(int4_products_refuse) {
   CHECK_EQ(refusal(mixed).substr(0, 35), "dtype w.biases is bf16 and must be ");
 }
 
-// Rows name kernels that every table has, and the order that the walk above is of.
+// Rows of the CPU name kernels that every table has; every row has the order that the walk above is
+// of. A GPU has those of the CPU, but for packed planes, and launches what its shader owns.
 TEST(rows_name_kernels_and_orders) {
   for (const Op op : {Op::matmul, Op::linear, Op::quant_matmul, Op::int4_matvec, Op::int4_matmul})
     for (const KernelRow& row : op_def(op).kernels) {
       const bool kn = std::string(row.kernel).find("_kn_") != std::string::npos;
       const bool int8 = std::string(row.kernel).find("_int8_") != std::string::npos;
-      CHECK_EQ(std::string(row.order), int8 ? "int8_group" : kn ? "chain" : "lane16");
+      const bool matrix = std::string(row.kernel).find("_matrix8_") != std::string::npos;
+      CHECK(!matrix || row.backend == Backend::metal);
+      CHECK_EQ(std::string(row.order), matrix ? "matrix8"
+                                       : int8 ? "int8_group"
+                                       : kn   ? "chain"
+                                              : "lane16");
+      CHECK((row.backend == Backend::cpu) == (row.launches == nullptr));
+      if (row.backend != Backend::cpu) continue;
       for (const auto* t : built_tables()) CHECK(kernel(*t, row.kernel) != nullptr);
     }
+}
+
+// A launch covers every row and column, by the function of one, of few or of many rows.
+TEST(a_gpu_launches_by_the_number_of_rows) {
+  Limits limits;
+  limits.backend = Backend::cuda;
+  const auto launched = [&](const OpDef& def, Call c) {
+    c.results = def.infer(c);
+    const KernelRow& row = *select(c, limits, Site()).row;
+    Launches out;
+    row.launches(c, row, out);
+    std::string text;
+    for (const Launch& l : out.list)
+      text += l.function + " " + std::to_string(l.groups[0]) + "x" + std::to_string(l.groups[1]) +
+              "x" + std::to_string(l.threads) + (out.scratch ? " " : "");
+    return out.scratch ? text + std::to_string(out.scratch) : text;
+  };
+  const OpDef &matmul = op_def(Op::matmul), &quant = op_def(Op::quant_matmul);
+  const auto rows = [&](int64_t m, const char* order) {
+    const In w = in_of(F16, std::string(order) == "nk" ? Shape{70, 20} : Shape{20, 70});
+    return launched(matmul, call_of(matmul, {in_of(F32, {m, 20}), w}, order));
+  };
+  CHECK_EQ(rows(1, "nk"), "matmul_nk_f32_f16_one 1x5x64");
+  CHECK_EQ(rows(2, "nk"), "matmul_nk_f32_f16_few 1x3x64");
+  CHECK_EQ(rows(8, "nk"), "matmul_nk_f32_f16_few 2x3x64");
+  CHECK_EQ(rows(9, "nk"), "matmul_nk_f32_f16_many 1x3x256");
+  CHECK_EQ(rows(1, "kn"), "matmul_kn_f32_f16_one 1x2x64");
+  CHECK_EQ(rows(5, "kn"), "matmul_kn_f32_f16_few 2x2x64");
+  CHECK_EQ(rows(33, "kn"), "matmul_kn_f32_f16_many 5x1x64");
+  Call rounded = call_of(quant, {in_of(F32, {3, 64}), in_of(DType::I8, {2, 64}), in_of(F16, {4})});
+  rounded.attrs[1].set = true;
+  rounded.attrs[1].s = "int8";
+  CHECK_EQ(launched(quant, rounded),
+           "round_to_int8_f32 1x1x64 quant_matmul_int8_few 1x1x64 " + std::to_string(3 * 64 + 48));
+  limits.backend = Backend::metal;
+  CHECK_EQ(rows(9, "nk"), "matmul_nk_f32_f16_many 1x3x256");
+  const auto whole = [&](int64_t m) {
+    return launched(matmul, call_of(matmul, {in_of(F16, {m, 64}), in_of(F16, {72, 64})}));
+  };
+  CHECK_EQ(whole(1), "matmul_matrix8_nk_f16_f16_few 1x3x128");
+  CHECK_EQ(whole(40), "matmul_matrix8_nk_f16_f16_many 2x3x128");
+  limits.simd_groups = false;
+  CHECK_EQ(whole(1), "matmul_nk_f16_f16_one 1x5x64");
 }
 
 TEST(selection_follows_dtypes_order_and_whole_groups) {

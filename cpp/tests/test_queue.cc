@@ -382,3 +382,116 @@ TEST(test_child_of_a_fork_is_refused_and_drops_its_objects) {
   CHECK(!forked());
 }
 #endif
+
+// ------------------------------------------------------------------------------------------------
+// work that goes on
+
+TEST(test_device_work_overlaps_and_ends_in_order) {
+  const DevicePtr d = fake::open_threads(1);
+  const QueuePtr q = d->new_queue("q");
+  std::vector<Done> held(3);
+  std::atomic<int> started{0};
+  std::vector<FencePtr> fences;
+  for (size_t i = 0; i < 3; ++i)
+    fences.push_back(q->enqueue_device(
+        [&, i](Later& later) {
+          held[i] = later.take();
+          ++started;
+          return ok();
+        },
+        {}));
+  while (started < 3) nap(1);  // all of them, although none has ended
+  const FencePtr host = q->enqueue(
+      [&] {
+        ++started;
+        return ok();
+      },
+      {});
+  const FencePtr after = q->enqueue_device([](Later&) { return ok(); }, {fences[1]});
+  nap(5);
+  CHECK_EQ(started.load(), 3);
+  CHECK_THROWS(q->close(), Error, "5 submissions in flight");
+  held[2](std::nullopt);
+  held[1](some_error());
+  nap(5);
+  for (const FencePtr& f : fences) CHECK(!f->done());
+  held[0](std::nullopt);
+  CHECK(fences[2]->wait());
+  CHECK(fences[0]->done() && fences[0]->wait());
+  CHECK_EQ(fake::code_of(fences[1]), "driver");
+  CHECK(host->wait());
+  CHECK_EQ(started.load(), 4);
+  CHECK_THROWS(after->wait(), Error, "said no");
+  held.clear();
+  q->flush();
+  q->close();
+}
+
+TEST(test_what_fails_at_once_signals_behind_work_that_goes_on) {
+  const DevicePtr d = fake::open_threads(1);
+  const QueuePtr q = d->default_queue();
+  Done held;
+  std::atomic<bool> started{false};
+  const FencePtr first = q->enqueue_device(
+      [&](Later& later) {
+        held = later.take();
+        started = true;
+        return ok();
+      },
+      {});
+  const FencePtr second =
+      q->enqueue_device([](Later&) { return std::optional<Error>(some_error()); }, {});
+  while (!started) nap(1);
+  nap(5);
+  CHECK(!second->done());
+  std::thread end([&] {
+    nap(5);
+    held(std::nullopt);
+  });
+  q->flush();
+  CHECK(first->done() && second->done());
+  end.join();
+  CHECK_EQ(fake::code_of(second), "driver");
+}
+
+TEST(test_work_may_end_before_it_returns_and_fail_after_it_took_later) {
+  const DevicePtr d = fake::open_threads(1);
+  const QueuePtr q = d->default_queue();
+  auto token = std::make_shared<int>(1);
+  const std::weak_ptr<int> watched = token;
+  const FencePtr early = q->enqueue_device(
+      [token = std::move(token)](Later& later) {
+        later.take()(std::nullopt);
+        nap(2);
+        return *token ? ok() : some_error();
+      },
+      {});
+  CHECK(early->wait());
+  CHECK(watched.expired());
+  const FencePtr thrown = q->enqueue_device(
+      [](Later& later) -> std::optional<Error> {
+        later.take()(std::nullopt);
+        throw std::runtime_error("late");
+      },
+      {});
+  CHECK_THROWS(thrown->wait(), Error, "a submission threw: late");
+}
+
+TEST(test_a_queue_that_nobody_holds_ends_on_the_devices_thread) {
+  const DevicePtr d = fake::open_threads(1);
+  Done held;
+  std::atomic<bool> started{false};
+  const FencePtr f = d->new_queue("dropped")->enqueue_device(
+      [&](Later& later) {
+        held = later.take();
+        started = true;
+        return ok();
+      },
+      {});
+  while (!started) nap(1);
+  std::thread device([&] { held(std::nullopt); });
+  CHECK(f->wait());
+  device.join();
+  held = nullptr;
+  d->close();
+}

@@ -46,6 +46,7 @@ from accel._core import (
     open_best,
     open_cpu,
     open_device,
+    open_metal,
 )
 
 # isort: split
@@ -105,6 +106,7 @@ __all__ = [
     "open_best",
     "open_cpu",
     "open_device",
+    "open_metal",
     "quant",
     "tensor",
 ]

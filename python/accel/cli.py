@@ -122,7 +122,8 @@ def _open_device(args: argparse.Namespace):
         return accel.open_cpu(threads=args.threads)
     if args.threads:
         raise accel.UnsupportedError(f"--threads is for the cpu device, not {args.device}")
-    return accel.open_best(prefer=(args.device,), allow_cpu=False)
+    # Asked for by name, so a software adapter is meant where it is all there is.
+    return accel.open_best(prefer=(args.device,), allow_cpu=False, allow_software=True)
 
 
 @contextmanager
@@ -289,7 +290,8 @@ def _devices(args: argparse.Namespace) -> None:
         print(json.dumps({"devices": devices, "notes": notes}))
         return
     for d in found.devices:
-        print(f"{d.backend}: {d.name}, {d.isa}, {d.threads} threads, level {d.level}")
+        threads = f" {d.threads} threads," if d.threads else ""
+        print(f"{d.backend}: {d.name}, {d.isa},{threads} level {d.level}")
     for n in found.notes:
         print(f"{n.backend}: not available ({n.stage}: {n.error})")
 

@@ -9,6 +9,7 @@ import accel
 import numpy as np
 import tiny
 from accel import tensor as T
+from placing import submit_arrays
 from runner import Graph, scalar_values
 from tiny import PADDING, Size
 
@@ -194,7 +195,7 @@ class Server:
         logits = np.zeros((self.batch, self.model.vocab), np.float32)
         tokens = np.zeros(self.batch, np.uint32)
         bindings = {**ports, **self.states, "logits": logits, "tokens": tokens}
-        assert plan.submit(bindings, scalar_values(g)).wait()
+        assert submit_arrays(self.runtime.device, plan, bindings, scalar_values(g))
         for b, (r, n) in enumerate(work):
             r.done += n
             if r.done == len(r.ids()):

@@ -191,6 +191,9 @@ def _option_points():
             yield paged("prefill", dtype, (4, 4), 8, 700, 16, 24, [200], rows=150, base=50,
                         tag=tag, **options)  # fmt: skip
             yield paged("batched", dtype, (4, 1), 64, 700, 16, 24, [0, 290, 3], tag=tag, **options)
+        # So many pages that no device keeps a part of each block at once.
+        yield paged("prefill", dtype, (2, 1), 16, 300, 2**20, 400, [290], rows=2, base=288,
+                    tag="-reach")  # fmt: skip
         # Rows whose windows lie beyond the length see nothing; bad pages meet a window.
         yield paged("prefill", dtype, (4, 2), 16, 40, 8, 5, [38], rows=9, base=36, tag="-past",
                     window=3)  # fmt: skip

@@ -20,6 +20,7 @@ class Recorded:
     """A builder with one operator, its port contents and scalars."""
 
     builder: object
+    backend: str = "cpu"  # whose orders the oracle walks
     ports: dict = field(
         default_factory=dict
     )  # name -> array: inputs, weights, states before the run
@@ -35,7 +36,8 @@ class Graph(Recorded):
     """A graph written by hand: each port is declared from the array that fills it."""
 
     def __init__(self, runtime, label: str = "graph", builder=None):
-        super().__init__(builder or runtime.new_builder(label))
+        backend = runtime.device.info.backend if runtime else "cpu"
+        super().__init__(builder or runtime.new_builder(label), backend)
 
     def port(self, name: str, array, kind: str = "input"):
         array = np.ascontiguousarray(array)
@@ -59,7 +61,7 @@ def dtype_of(name: str):
 
 
 def record(runtime, op: str, point: Point, rng) -> Recorded:
-    r = Recorded(runtime.new_builder(op))
+    r = Recorded(runtime.new_builder(op), runtime.device.info.backend)
     operands = [_operand(r, f"x{i}", o, rng) for i, o in enumerate(point.operands)]
     # A word given by name is an option; a dtype stands by position.
     keywords = {
@@ -193,7 +195,14 @@ def oracle(r: Recorded, level: str = "f64", ports: dict | None = None) -> dict:
         name: np.ascontiguousarray(a).reshape(-1).view(np.uint8)
         for name, a in {**r.ports, **(ports or {})}.items()
     }
-    return _core.oracle(r.builder, contents, scalar_bits(r), level=level, budgets=level == "f64")
+    return _core.oracle(
+        r.builder,
+        contents,
+        scalar_bits(r),
+        level=level,
+        budgets=level == "f64",
+        backend=r.backend,
+    )
 
 
 # ------------------------------------------------------------------ judging

@@ -1,10 +1,12 @@
 """The oracle of attention against a masked softmax that shares nothing with it."""
 
+import accel
 import numpy as np
 import pytest
+from accel import _core
 from cases_attention import ATTENTION
 from conftest import open_runtime, tables
-from runner import oracle, record
+from runner import equal_bits, oracle, record, scalar_bits
 from test_rows import generator
 
 
@@ -68,3 +70,32 @@ def test_the_oracle_is_a_masked_softmax(point):
     slack = np.where(np.isfinite(budget), np.maximum(budget * 1e-6, 1e-12), 0)
     assert np.isfinite(values).all() and (np.abs(values - want) <= slack).all()
     assert (budget[want != 0] > 0).all()
+
+
+def walk(r, backend: str) -> np.ndarray:
+    """The row of a backend, in its order."""
+    contents = {
+        name: np.ascontiguousarray(a).reshape(-1).view(np.uint8) for name, a in r.ports.items()
+    }
+    results = _core.oracle(r.builder, contents, scalar_bits(r), level="fma", backend=backend)
+    return results["out0"][0]
+
+
+@pytest.mark.parametrize("point", ATTENTION.points, ids=str)
+def test_the_order_of_the_gpus(point):
+    """Within the budget; where no row sees into a second block, the bits of the CPU's order."""
+    r = record(open_runtime(tables()[-1]), "attention", point, generator(ATTENTION, point))
+    values, budget = oracle(r)["out0"]
+    got = walk(r, "metal")
+    assert (np.abs(got - values) <= budget).all()
+    equal_bits(walk(r, "cuda"), got, f"{point}: metal and cuda")
+    block, pages = point.keywords.get("block", 0), r.ports.get("pages")
+    reach = pages.shape[-1] * block if block else len(r.ports["x1"])
+    if np.minimum(r.ports["lengths"].astype(np.int64), reach).max() <= 128:
+        equal_bits(got, walk(r, "cpu"), f"{point}: one block")
+
+
+def test_the_oracle_knows_its_backends():
+    r = record(open_runtime(None), "attention", ATTENTION.points[0], np.random.default_rng(0))
+    with pytest.raises(accel.AttrError, match="backend is 'tpu' and must be 'cpu', 'metal'"):
+        walk(r, "tpu")

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from accel import tensor as T
 from conftest import fma_tables, level_of, open_runtime
+from placing import submit_arrays
 from runner import Graph, equal_bits, oracle, run
 
 F32, U32 = np.float32, np.uint32
@@ -392,7 +393,7 @@ def test_p26_50_a_flat_history_filled_by_scatter_rows_is_one_filled_by_the_host(
         n = np.full(rows, min(step, entries), U32)
         bindings = {"last": token.copy(), "ids": at, "draws": draws, "factor": factor}
         bindings |= {"filled": n, "logits": x, "out": out, **one, **states}
-        assert plan.submit(bindings).wait()
+        assert submit_arrays(runtime.device, plan, bindings)
         again = tokens(isa, x, draws, factor, history=by_host, filled=n, **one)
         assert out.tolist() == again.tolist()
         token = out.copy()

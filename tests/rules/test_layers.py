@@ -17,7 +17,8 @@ BELOW = {
     "oracle": ["graph", "ops", "base"],
     "exec": ["plan", "ops", "base"],
     "backends/cpu": ["exec", "plan", "ops", "base"],
-    "runtime": ["backends/cpu", "exec", "plan", "oracle", "graph", "ops", "base"],
+    "backends/metal": ["exec", "plan", "ops", "base"],
+    "runtime": ["backends/cpu", "backends/metal", "exec", "plan", "oracle", "graph", "ops", "base"],
     "bindings": ["runtime", "oracle", "exec", "plan", "graph", "ops", "base"],
     "tests": None,
 }

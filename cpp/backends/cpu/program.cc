@@ -6,7 +6,6 @@
 #include <unordered_map>
 
 #include "backends/cpu/isa.h"
-#include "exec/memory.h"
 
 namespace accel {
 
@@ -16,7 +15,7 @@ static int64_t limit_of_machine() {
 }
 
 CpuCore::CpuCore(const CpuOptions& o, const accel_cpu::KernelTable& t, int threads)
-    : WorkerHost(o.lose_at), options(o), table(t), max_bytes(limit_of_machine()), pool(threads) {}
+    : WorkerHost(o.lose_at, limit_of_machine()), options(o), table(t), pool(threads) {}
 
 CpuProgram::CpuProgram(std::shared_ptr<CpuCore> core, const PlanData& plan, TransientPoolPtr pool)
     : core_(std::move(core)), shared_arena_(std::move(pool)) {
@@ -122,19 +121,18 @@ void CpuProgram::add_check(const PlanData& plan, const Command& c, Step& step) {
 
 void CpuProgram::allocate(const PlanData& plan) {
   const std::string what = "plan " + plan.label + ": ";
-  const int64_t limit = core_->max_bytes, threads = core_->pool.threads();
+  const int64_t threads = core_->pool.threads();
   // Two lines between the threads' scratch: neighbouring lines are fetched in pairs.
   local_stride_ = (local_stride_ + 127) / 128 * 128;
   arena_bytes_ = plan.memory.transient_bytes;
   if (arena_bytes_ && !shared_arena_)
-    arena_ = allocate_zeroed(arena_bytes_, limit, what + "the arena of the transients");
-  if (shared_bytes_)
-    shared_ = allocate_zeroed(shared_bytes_, limit, what + "the scratch of its kernels");
+    arena_ = core_->allocate(arena_bytes_, what + "the arena of the transients");
+  if (shared_bytes_) shared_ = core_->allocate(shared_bytes_, what + "the scratch of its kernels");
   if (local_stride_)
-    local_ = allocate_zeroed(local_stride_ * threads, limit, what + "the scratch of its threads");
+    local_ = core_->allocate(local_stride_ * threads, what + "the scratch of its threads");
   for (const FrequencyTable& t : plan.tables)
-    tables_.push_back(allocate_zeroed(t.rotary_dim / 2 * int64_t(sizeof(float)), limit,
-                                      what + "a frequency table"));
+    tables_.push_back(
+        core_->allocate(t.rotary_dim / 2 * int64_t(sizeof(float)), what + "a frequency table"));
 }
 
 // debug_fill: what a submission finds in its transients and scratch is worth nothing.
@@ -147,10 +145,10 @@ void CpuProgram::fill(void* arena) const {
 }
 
 std::optional<Error> CpuProgram::run(const Execution& e) {
-  const TransientPool::Claim claim(shared_arena_.get());
+  const TransientPool::Claim claim(shared_arena_);
   if (claim.refused()) return claim.refused();
   const Pool::Turn turn(core_->pool);
-  fill(e.arena);
+  fill(e.arena.get());
   for (size_t i = 0; i < scalar_index_.size(); ++i) scalar_bits_[i] = e.scalars[scalar_index_[i]];
   if (e.command_ns) e.command_ns->push_back(now_ns());
   if (!e.command_ns) {

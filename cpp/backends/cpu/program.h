@@ -3,10 +3,10 @@
 #pragma once
 #include <string>
 
-#include "backends/cpu/data_check.h"
 #include "backends/cpu/kernel_api.h"
 #include "backends/cpu/pool.h"
-#include "exec/device.h"
+#include "exec/data_check.h"
+#include "exec/memory.h"
 #include "exec/worker_queue.h"
 
 namespace accel {
@@ -15,6 +15,9 @@ namespace accel {
 class CpuCore : public WorkerHost {
  public:
   CpuCore(const CpuOptions& options, const accel_cpu::KernelTable& table, int threads);
+  std::shared_ptr<void> allocate(int64_t bytes, const std::string& what) override {
+    return allocate_zeroed(bytes, max_bytes, what);
+  }
   void start() override { pool.start(); }
   void enter_worker() override { pool.enter_worker(); }
   // A waiter that spins on a machine full of workers takes a core from one of them.
@@ -22,7 +25,6 @@ class CpuCore : public WorkerHost {
 
   const CpuOptions options;
   const accel_cpu::KernelTable& table;
-  const int64_t max_bytes;
   Pool pool;
 };
 

@@ -113,8 +113,6 @@ def load(
         raise attr_error("load", "activations", repr(activations), f"None or one of {names}")
     if device is not None and not isinstance(device, accel.Device):
         raise TypeError(f"load: device is {device!r:.60} and must be a Device or None")
-    if device is not None and device.info.backend != "cpu":
-        raise unsupported(f"load: device is {device.info.backend} and must be cpu")
     started = time.perf_counter()
     found, owned = open_checkpoint(locate(path_or_name)), None
     weights = None
@@ -192,7 +190,8 @@ class Model:
             kv_bytes=self._engine.kv_bytes,
             plan_bytes=sum(plans.values()),
             load_seconds=self._load_seconds,
-            device=f"{info.backend} {info.name} ({info.isa}, {info.threads} threads)",
+            device=f"{info.backend} {info.name} ({info.isa}"
+            + (f", {info.threads} threads)" if info.threads else ")"),
             activations=self._engine.activations,
             plans=tuple(plans.items()),
             uncompiled=tuple(self._engine.uncompiled),

@@ -6,6 +6,7 @@ mapped file. Each tensor's planes are ports named after it.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -111,6 +112,7 @@ class Weights:
         self.held: dict[str, Held] = {}
         self.bytes = 0
         self._device, self._file = device, file
+        self._in_place = device.info.backend == "cpu"  # others hold copies
         self._buffers: list = []
         with closing(self._converted(parts)) as converted:  # which has threads, whatever happens
             for i, (part, planes) in enumerate(zip(parts, converted, strict=True)):
@@ -121,12 +123,12 @@ class Weights:
 
     def constant(self, name: str, array: np.ndarray) -> None:
         """A port that is not of the file."""
-        self.ports[name] = array
-        self.bytes += array.nbytes
+        self._put(name, array, array.nbytes)
 
     def _converted(self, parts: Sequence[Part]) -> Iterator[tuple | None]:
-        """The planes of each quantized part in turn, by as many threads as the device has."""
-        threads = min(self._device.info.threads, len(parts))
+        """The planes of each quantized part in turn, by as many threads as the device has, or the
+        machine beside a GPU."""
+        threads = min(self._device.info.threads or os.cpu_count() or 1, len(parts))
         if threads == 1:
             yield from map(self._planes, parts)
             return
@@ -179,7 +181,8 @@ class Weights:
         stored = infos[0].type_name
         dtype, size = _FLOATS[stored]
         if len(infos) == 1 and infos[0].offset % size == 0:
-            raw, text = self._file.blocks(infos[0].name), f"{stored.lower()} in the file"
+            raw, text = self._file.blocks(infos[0].name), stored.lower()
+            text += " in the file" if self._in_place else ""
         else:
             # Stacked, or where no element is aligned: a copy.
             raw = np.concatenate([self._file.blocks(i.name) for i in infos])
@@ -225,6 +228,9 @@ class Weights:
         self._note(part, stored, "int4", dtype, text, error, affine, planes.group)
 
     def _put(self, name: str, value: object, count: int) -> None:
+        if isinstance(value, np.ndarray) and not self._in_place:
+            value = self._device.buffer(value, label=name)
+            self._buffers.append(value)
         self.ports[name] = value
         self.bytes += count
 

@@ -9,5 +9,7 @@ struct AttentionParams {
   unsigned block, max_pages;  // pages are [sequences, max_pages]; 0: contiguous
   unsigned window[2];         // low word, high word; 0: every earlier position
   float soft_cap;             // 0: none
+  unsigned has_sinks;
+  unsigned blocks;  // of 128 positions: how many a row sees into at most
 };
-static_assert(sizeof(AttentionParams) == 48, "read by kernels of three compilers");
+static_assert(sizeof(AttentionParams) == 56, "read by kernels of three compilers");

@@ -1,8 +1,6 @@
 // Products over rows ordered by expert.
-#include "shared/params/grouped.h"
 #include "backends/cpu/kernels/prelude.h"
-#include "shared/params/matmul.h"
-#include "shared/params/quant_matmul.h"
+#include "shared/params/product.h"
 
 namespace ISA {
 // clang-format off

@@ -9,8 +9,8 @@ struct Grouped {
   float* out;
 };
 static ACCEL_INLINE Grouped grouped_of(const KernelArgs* args) {
-  const GroupedParams& p = *(const GroupedParams*)args->params;
-  return {p.T,
+  const ProductParams& p = *(const ProductParams*)args->params;
+  return {p.M,
           p.K,
           p.N,
           p.experts,
@@ -27,8 +27,8 @@ enum {
   kGroupedStream = 2,  // rows of an expert that stream the weight each, rather than share tiles
 };
 static u32 grouped_chunks(const void* params, u32 threads) {
-  const GroupedParams& p = *(const GroupedParams*)params;
-  const u64 work = (u64)p.T * p.K * p.N / kProductWork;
+  const ProductParams& p = *(const ProductParams*)params;
+  const u64 work = (u64)p.M * p.K * p.N / kProductWork;
   if (threads == 1 || work < 2) return 1;
   const u32 columns =
       least(up_to(p.N, kProductColumns) / kProductColumns, threads * kGroupedStrips);
@@ -110,7 +110,7 @@ static void grouped_pack(const KernelArgs* args, u32 chunk, u32 n_chunks, void*)
 
 // What a thread needs beside its tiles: a row of x, rounded.
 static ACCEL_INLINE u64 grouped_x_bytes(const void* params) {
-  const QuantMatMulParams* p = quant_params(params);
+  const ProductParams* p = quant_params(params);
   return p->activations == kWide ? 0 : (u64)p->K * 4;
 }
 static u64 grouped_nk_local(const void* params) {
@@ -122,7 +122,7 @@ static u64 grouped_kn_local(const void* params) {
 // A row of x as the product takes it.
 template <bool NK>
 static ACCEL_INLINE const float* grouped_x(const KernelArgs* args, const float* x, void* local) {
-  const QuantMatMulParams* p = quant_params(args->params);
+  const ProductParams* p = quant_params(args->params);
   if (p->activations == kWide) return x;
   float* row = (float*)((char*)local + (NK ? nk_local(p) : kn_local(p)));
   round_rows(x, p->K, p->activations, row);
@@ -216,7 +216,7 @@ static void grouped_float(const KernelArgs* args, u32 chunk, u32 n_chunks, void*
 
 template <class Plane>
 static ACCEL_INLINE Int4Weight<Plane> grouped_int4_weight(const KernelArgs* args) {
-  const GroupedParams& p = *(const GroupedParams*)args->params;
+  const ProductParams& p = *(const ProductParams*)args->params;
   return {(const u32*)args->buf[2], (const Plane*)args->buf[3],
           (const Plane*)args->buf[p.zeros ? 4 : 5],
           p.group == 32   ? 5u

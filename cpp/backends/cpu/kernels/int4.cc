@@ -1,7 +1,6 @@
 // Products over int4 groups.
 #include "backends/cpu/kernels/prelude.h"
-#include "shared/params/matmul.h"
-#include "shared/params/quant_matmul.h"
+#include "shared/params/product.h"
 
 namespace ISA {
 // clang-format off

@@ -348,7 +348,7 @@ static void nk_stream(const Product& p, const float* x, const Int4Rows<Plane>& w
 
 template <class Plane>
 static ACCEL_INLINE Int4Weight<Plane> int4_weight_of(const KernelArgs* args) {
-  const QuantMatMulParams* p = (const QuantMatMulParams*)args->params;
+  const ProductParams* p = (const ProductParams*)args->params;
   return {(const u32*)args->buf[1], (const Plane*)args->buf[2],
           (const Plane*)args->buf[p->zeros ? 3 : 4],
           p->group == 32   ? 5u

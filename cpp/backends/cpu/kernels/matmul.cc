@@ -1,6 +1,6 @@
 // matmul and linear, both weight orders.
-#include "shared/params/matmul.h"
 #include "backends/cpu/kernels/prelude.h"
+#include "shared/params/product.h"
 
 namespace ISA {
 // clang-format off

@@ -11,7 +11,7 @@ struct Product {
   float* out;         // [M, N]
 };
 
-// The first four words of MatMulParams and QuantMatMulParams.
+// The first four words of ProductParams.
 struct ProductShape {
   u32 M, K, N, nk;
 };

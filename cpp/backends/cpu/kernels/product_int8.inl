@@ -32,11 +32,11 @@ static ACCEL_INLINE u64 int8_room(u32 M) {
   return M < 16 ? M : int8_odd_lines((u64)M * 4) / 4;
 }
 static u64 int8_shared(const void* params) {
-  const QuantMatMulParams* p = quant_params(params);
+  const ProductParams* p = quant_params(params);
   return int8_room(p->M) * (int8_stride(p->K) + (u64)(p->K / p->group) * 8);
 }
 static ACCEL_INLINE Int8Activations int8_activations(const KernelArgs* args) {
-  const QuantMatMulParams* p = quant_params(args->params);
+  const ProductParams* p = quant_params(args->params);
   Int8Activations a;
   a.q = (signed char*)args->shared;
   a.stride = int8_stride(p->K);

@@ -199,7 +199,7 @@ static ACCEL_INLINE void int8_sixteen(const X* x, u32 group, signed char* const*
 
 enum { kInt8Grain = 4096 };  // elements, which take some 2 us
 static u32 int8_chunks(const void* params, u32 threads) {
-  const QuantMatMulParams* p = quant_params(params);
+  const ProductParams* p = quant_params(params);
   return (u32)at_most(chunks_of((u64)p->M * p->K, kInt8Grain, threads), p->M);
 }
 // What a block leaves beside its bytes.
@@ -211,7 +211,7 @@ static ACCEL_INLINE void int8_put_block(const Int8Activations& a, u64 at, float 
 }
 template <bool Int4, class X>
 static void int8_round(const KernelArgs* args, u32 chunk, u32 n_chunks, void*) {
-  const QuantMatMulParams* p = quant_params(args->params);
+  const ProductParams* p = quant_params(args->params);
   const Int8Activations a = int8_activations(args);
   const X* x = (const X*)args->buf[0];
   const Range r = range_of(p->M, 1, chunk, n_chunks);

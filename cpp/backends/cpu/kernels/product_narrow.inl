@@ -1,13 +1,13 @@
 // Activations that a quantized product rounds first (CONTRACT E13): f16 and bf16 round to nearest
 // even and widen again; the product then is that of the rounded rows. int8 has files of its own.
 
-enum { kWide, kAsF16, kAsBf16, kAsInt8 };  // QuantMatMulParams::activations
-static ACCEL_INLINE const QuantMatMulParams* quant_params(const void* params) {
-  return (const QuantMatMulParams*)params;
+enum { kWide, kAsF16, kAsBf16, kAsInt8 };  // ProductParams::activations
+static ACCEL_INLINE const ProductParams* quant_params(const void* params) {
+  return (const ProductParams*)params;
 }
 
 static __attribute__((unused)) bool quant_packs_alike(const void* params, const void* other) {
-  const QuantMatMulParams *a = quant_params(params), *b = quant_params(other);
+  const ProductParams *a = quant_params(params), *b = quant_params(other);
   return a->M == b->M && a->K == b->K && a->group == b->group && a->activations == b->activations;
 }
 
@@ -36,7 +36,7 @@ static void round_rows(const X* x, u64 count, u32 to, float* out) {
 
 // Rounded rows stand in the command's scratch, in front of what the product itself keeps there.
 static ACCEL_INLINE u64 rounded_bytes(const void* params) {
-  const QuantMatMulParams* p = quant_params(params);
+  const ProductParams* p = quant_params(params);
   return p->activations == kWide ? 0 : round_up((u64)p->M * p->K * 4, 64);
 }
 // The call of the product over the rounded rows: it reads nothing but the rows and the scratch.
@@ -52,7 +52,7 @@ struct RoundedCall {
 // Rows m0 .. m1 of a chunk of the packing, rounded, then packed by pack(x, K, m0, m1, to).
 template <u32 kRows, class X, class Pack>
 static ACCEL_INLINE void pack_rounded(const KernelArgs* args, u32 chunk, u32 n_chunks, Pack pack) {
-  const QuantMatMulParams* p = quant_params(args->params);
+  const ProductParams* p = quant_params(args->params);
   const u32 blocks = up_to(p->M, kRows) / kRows;
   const u32 m0 = (u32)part_of(blocks, chunk, n_chunks) * kRows;
   const u32 m1 = least((u32)part_of(blocks, chunk + 1, n_chunks) * kRows, p->M);

@@ -80,6 +80,6 @@ static Rect panel_range(const Product& p, u32 unit, u32 chunk, u32 n_chunks) {
           least((u32)part_of(blocks, r + 1, rows) * kKnRows, p.M)};
 }
 static __attribute__((unused)) Rect panel_owns(const void* params, u32 chunk, u32 n_chunks) {
-  const QuantMatMulParams* p = quant_params(params);
+  const ProductParams* p = quant_params(params);
   return panel_range({p->M, p->K, p->N, nullptr, nullptr}, p->group, chunk, n_chunks);
 }

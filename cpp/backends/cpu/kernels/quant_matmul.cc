@@ -1,7 +1,6 @@
 // Products over int8 blocks.
-#include "shared/params/quant_matmul.h"
 #include "backends/cpu/kernels/prelude.h"
-#include "shared/params/matmul.h"
+#include "shared/params/product.h"
 
 namespace ISA {
 // clang-format off

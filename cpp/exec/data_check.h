@@ -1,4 +1,5 @@
-// What open_cpu(check=True) tests before a node: the rules of its definition over its operands.
+// What a device opened with check=True tests before a node: the rules of its definition over its
+// operands.
 #pragma once
 #include <optional>
 

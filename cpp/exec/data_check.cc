@@ -1,4 +1,4 @@
-#include "backends/cpu/data_check.h"
+#include "exec/data_check.h"
 
 #include <cmath>
 #include <cstdio>

@@ -1,0 +1,16 @@
+// What tests ask of executors that nobody else may.
+#pragma once
+#include <atomic>
+#include <cstdint>
+
+namespace accel {
+
+// Programs of a GPU that are compiled from now on leave out their nth barrier, from 1 in the order
+// of encoding, or with -1 the wait for what was submitted before them; 0: none. `placed` is how
+// many the last one compiled has.
+struct BarrierTest {
+  std::atomic<int64_t> left_out{0}, placed{0};
+};
+BarrierTest& barrier_test();
+
+}  // namespace accel

@@ -1,0 +1,69 @@
+#include "ops/gpu.h"
+
+#include <deque>
+
+#include "ops/row_rules.h"
+
+namespace accel {
+
+namespace {
+
+// Names and predicates of rows that are made here. Static for as long as the definitions are.
+std::deque<std::string>& names() {
+  static auto* kept = new std::deque<std::string>;
+  return *kept;
+}
+
+const char* needs_simd_groups(const Call&, const Limits& limits) {
+  return limits.simd_groups ? nullptr : "needs SIMD groups that exchange values";
+}
+
+}  // namespace
+
+std::vector<KernelRow> on_gpus(std::vector<KernelRow> rows, LaunchRule rule, bool exchanges) {
+  const size_t cpu_rows = rows.size();
+  for (const Backend backend : {Backend::metal, Backend::cuda})
+    for (size_t i = 0; i < cpu_rows; ++i) {
+      if (rows[i].packing) continue;
+      KernelRow row = rows[i];
+      row.backend = backend;
+      row.launches = rule;
+      row.needs = exchanges ? needs_simd_groups : nullptr;
+      rows.push_back(row);
+      if (!exchanges || backend == Backend::cuda) continue;
+      names().push_back(std::string(row.kernel) + "_plain");
+      row.kernel = names().back().c_str();
+      row.needs = nullptr;
+      rows.push_back(row);
+    }
+  return rows;
+}
+
+std::vector<KernelRow> with_gpu_row(std::vector<KernelRow> rows, KernelRow first, LaunchRule rule) {
+  first.launches = rule;
+  for (const Backend backend : {Backend::cuda, Backend::metal}) {
+    first.backend = backend;
+    rows.insert(rows.begin(), first);
+  }
+  return rows;
+}
+
+void launch_elements(const Call& call, const KernelRow& row, Launches& out) {
+  launch_own(row, out,
+             groups_of(call.results[0].shape.elements(), kGroupThreads * kThreadElements));
+}
+
+void launch_rows(const Call& call, const KernelRow& row, Launches& out) {
+  launch_own(row, out, uint32_t(rows_of(call.in[0])));
+}
+
+void launch_draws(const Call& call, const KernelRow& row, Launches& out) {
+  launch_rows(call, row, out);
+  out.scratch = rows_of(call.in[0]) * groups_of(width_of(call.in[0]), 256) * 8;
+}
+
+void launch_rows16(const Call& call, const KernelRow& row, Launches& out) {
+  launch_own(row, out, groups_of(rows_of(call.in[0]), 16));
+}
+
+}  // namespace accel

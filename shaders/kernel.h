@@ -1,0 +1,30 @@
+// What every shader begins with: the library, no contraction, the words of shaders/shared, and the
+// places of what every kernel gets besides its operands.
+//
+// Operand i of a command (input slots in order, then results) is buffer(i); an absent one is bound
+// to a few bytes that no kernel reads.
+#pragma once
+#include <metal_stdlib>
+using namespace metal;
+#if __METAL_VERSION__ >= 320
+#pragma METAL fp contract(off)
+#else
+#pragma clang fp contract(off)
+#endif
+#include "shared/dialect.h"
+#include "shared/places.h"
+
+// Storage types: float, half, and the bits of a bf16 as ushort.
+static inline float widen(float v) {
+  return v;
+}
+static inline float widen(half v) {
+  return float(v);
+}
+static inline float widen(ushort v) {
+  return as_type<float>(uint(v) << 16);
+}
+template <class T>
+static inline T narrow(float v) {
+  return T(v);
+}

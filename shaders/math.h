@@ -1,0 +1,10 @@
+// The functions of shared/math for one float, as the CPU has them for sixteen.
+#pragma once
+#include "shared/math/scalar.h"
+#include "shared/math/exp.h"
+#include "shared/math/log.h"
+#include "shared/math/tanh.h"
+#include "shared/math/erf.h"
+#include "shared/math/sincos.h"
+#include "shared/math/activations.h"
+#include "shared/math/curves.h"

@@ -1,0 +1,47 @@
+"""What the emulator offers to tests of the executor, beside Metal itself (emu/metalemu.h)."""
+
+import ctypes
+import gc
+from functools import cache
+
+import pytest
+
+
+@cache
+def library() -> ctypes.CDLL:
+    import accel
+
+    accel.enumerate_devices()  # the module brings the emulator along
+    lib = ctypes.CDLL("libmetalemu.so")
+    lib.metalemu_fail.argtypes = [ctypes.c_char_p, ctypes.c_uint]
+    lib.metalemu_fault_text.restype = ctypes.c_char_p
+    lib.metalemu_live_text.restype = ctypes.c_char_p
+    for name in ("faults", "archive_hits", "compiles", "dispatches"):
+        getattr(lib, f"metalemu_{name}").restype = ctypes.c_long
+    return lib
+
+
+def fail(what: str, nth: int = 1) -> None:
+    """The nth call of that kind from now fails; nth = 0: every one."""
+    library().metalemu_fail(what.encode(), nth)
+
+
+def nothing_fails() -> None:
+    library().metalemu_fail(None, 0)
+
+
+def live() -> dict[str, int]:
+    """Objects that exist, by class."""
+    gc.collect()
+    lines = library().metalemu_live_text().decode().splitlines()
+    return {name: int(n) for name, n in (line.rsplit(" ", 1) for line in lines)}
+
+
+@pytest.fixture(autouse=True)
+def no_faults():
+    """The emulator found no misuse of Metal, and nothing is left to fail."""
+    lib = library()
+    lib.metalemu_clear_faults()
+    yield
+    nothing_fails()
+    assert lib.metalemu_faults() == 0, lib.metalemu_fault_text().decode()

@@ -1,0 +1,33 @@
+// Settings of the emulator, the faults it found, and the failures that a test asked for.
+#pragma once
+#include <atomic>
+#include <string>
+
+namespace emu {
+
+struct Settings {
+  std::atomic<bool> check;
+  std::atomic<unsigned> seed, family, os, threads, patience_ms, grace_ms;
+};
+Settings& settings();
+
+std::string environment(const char* name, const char* otherwise);
+std::string live_objects();
+
+// A fault found by the emulator: printed, counted, kept.
+__attribute__((format(printf, 2, 3))) void report(const char* kind, const char* format, ...);
+// Grows when the faults are cleared: what was said once may be said again.
+unsigned fault_epoch();
+
+// Whether this call of that kind must fail. `code`: of the error asked for, or 1.
+bool must_fail(const char* what, long* code = nullptr);
+
+struct Counters {
+  std::atomic<long> archive_hits{0}, compiles{0}, dispatches{0};
+};
+Counters& counters();
+
+// Called when check mode or the order changes, between submissions.
+void forget_order();
+
+}  // namespace emu

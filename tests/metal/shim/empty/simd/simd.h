@@ -1,0 +1,1 @@
+// Empty: the translator puts msl_core.h before the text itself.

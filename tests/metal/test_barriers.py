@@ -1,0 +1,95 @@
+"""Each barrier that the plan placed is needed: check mode reports a race when it is left out."""
+
+import accel
+import numpy as np
+import pytest
+import tiny
+from accel import _core
+from driver import library, no_faults  # noqa: F401
+from runner import run, scalar_values
+
+PROMPT = [3, 41, 7, 92, 18, 60, 5]
+
+
+@pytest.fixture
+def check_mode():
+    library().metalemu_set_check(1)
+    yield
+    _core._leave_out_barrier(0)
+    library().metalemu_set_check(0)
+
+
+def step(runtime, weights, form: str):
+    """A step of the model over a filled cache, and its ports."""
+    size = tiny.Size()
+    rng = np.random.default_rng(5)
+    shape = (size.layers, size.capacity, size.kv_heads, size.dim)
+    caches = tuple(rng.standard_normal(shape).astype(np.float16) for _ in "kv")
+    if form == "decode":
+        return tiny.record(runtime, size, weights, 1, form, caches), tiny.inputs([12], 9, 1)
+    ports = tiny.inputs(PROMPT, 8, len(PROMPT))
+    ports["positions"] = np.array([8, 9, 10, 11, 4, 5, 2], np.uint32)
+    ports |= {  # three sequences: positions 8 to 11, 4 and 5, 2
+        "lengths": np.array([12, 6, 3], np.uint32),
+        "extents": np.array([4, 2, 1], np.uint32),
+        "pages": np.array([[0, 1], [4, 4], [2, 0]], np.uint32),
+        "slots": np.array([8, 9, 10, 11, 36, 37, 18], np.uint32),
+    }
+    g = tiny.record(runtime, size, weights, len(PROMPT), form, caches, (3, 2), 8)
+    return g, ports
+
+
+def faults(device, g, ports, submissions=1):
+    """What check mode reports of a plan compiled now."""
+    lib = library()
+    lib.metalemu_clear_faults()
+    plan = g.builder.compile(max_in_flight=submissions)
+    if submissions == 1:
+        run(device, g, plan, ports)
+    else:
+        run_back_to_back(device, g, plan, ports, submissions)
+    plan.close()
+    found = lib.metalemu_fault_text().decode()
+    lib.metalemu_clear_faults()
+    return found
+
+
+def run_back_to_back(device, g, plan, ports, submissions):
+    contents = {**g.ports, **ports}
+    bound = {}
+    for port in plan.ports():
+        array = contents.get(port.name)
+        count = int(np.prod(port.shape))
+        bound[port.name] = (
+            device.new_buffer(port.dtype, count) if array is None else device.buffer(array)
+        )
+    fences = [plan.submit(bound, scalar_values(g)) for _ in range(submissions)]
+    assert all(f.wait() for f in fences)
+
+
+@pytest.mark.parametrize("form", ["decode", "ragged"])
+@pytest.mark.usefixtures("check_mode")
+def test_p26_2_no_barrier_can_be_left_out(form):
+    runtime = accel.Runtime(accel.open_metal(debug_fill=255))
+    weights = tiny.weights_of(tiny.Size(), np.random.default_rng(3))
+    g, ports = step(runtime, weights, form)
+    assert not faults(runtime.device, g, ports)
+    placed = _core._barriers_placed()
+    assert placed > 20
+    silent = []
+    for nth in range(1, placed + 1):
+        _core._leave_out_barrier(nth)
+        if "race" not in faults(runtime.device, g, ports):
+            silent.append(nth)
+    assert not silent, f"of {placed} barriers of the {form} step these are not needed"
+
+
+@pytest.mark.parametrize("form", ["decode", "ragged"])
+@pytest.mark.usefixtures("check_mode")
+def test_a_submission_waits_for_the_one_before(form):
+    runtime = accel.Runtime(accel.open_metal())
+    weights = tiny.weights_of(tiny.Size(), np.random.default_rng(3))
+    g, ports = step(runtime, weights, form)
+    assert not faults(runtime.device, g, ports, 2)
+    _core._leave_out_barrier(-1)
+    assert "race" in faults(runtime.device, g, ports, 2)
