@@ -114,8 +114,8 @@ kernel void quant_gather_rows(device const char* quants [[buffer(0)]],
   }
 }
 
-// state [capacity, width], rows [n, width]; of equal ids the last row wins, a row without a place is
-// passed over. Few rows: each looks for its id among the rows behind it.
+// state [capacity, width], rows [n, width]; of equal ids the last row wins, a row without a place
+// is passed over. Few rows: each looks for its id among the rows behind it.
 template <class T>
 kernel void scatter_rows(device T* state [[buffer(0)]], device const T* rows [[buffer(1)]],
                          device const u32* ids [[buffer(2)]],
@@ -132,7 +132,7 @@ kernel void scatter_rows(device T* state [[buffer(0)]], device const T* rows [[b
   }
 }
 
-// Many rows: the winner of each place, 1 + its row, in three launches. The greatest row is the last.
+// Many rows: the winner of each place, 1 + its row, in three launches. The greatest row is last.
 kernel void scatter_clear(device const u32* ids [[buffer(2)]],
                           constant ScatterRowsParams& p [[buffer(PARAMS)]],
                           device atomic_uint* winners [[buffer(SCRATCH)]],

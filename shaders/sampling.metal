@@ -19,9 +19,10 @@ static inline bool draws_row(float factor) {
 
 // ---------------------------------------------------------------- draws
 
-// Running sums in blocks of 256, the totals of the blocks added to a carry; the smallest index whose
-// running sum exceeds draw * total, or the last index. `blocks` has the total of each block, then
-// the carry before it. Where no weight is below zero, only blocks that pass the target are walked.
+// Running sums in blocks of 256, the totals of the blocks added to a carry; the smallest index
+// whose running sum exceeds draw * total, or the last index. `blocks` has the total of each block,
+// then the carry before it. Where no weight is below zero, only blocks that pass the target are
+// walked.
 static inline u32 drawn(device const float* w, uint width, float draw, device float* blocks,
                         threadgroup float* shared, threadgroup atomic_uint* found, uint index) {
   draw = draw > 0.0f ? draw : 0.0f;  // NaN too

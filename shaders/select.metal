@@ -178,7 +178,7 @@ kernel void top_k_f32(device const float* x [[buffer(0)]], device float* values 
 
 // ---------------------------------------------------------------- by sum
 
-// The 128-lane sum of CONTRACT 23.3: lane i mod 128, then lane i takes lane i + h for h = 64, ..., 1.
+// The 128-lane sum of CONTRACT 23.3: lane i mod 128, then lane i takes lane i + h, h = 64, ..., 1.
 static inline float total128(device const float* x, uint width, threadgroup float* lanes,
                              uint index) {
   float a = 0.0f;
