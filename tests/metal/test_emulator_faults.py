@@ -143,8 +143,8 @@ def test_simd_operations_need_their_family(emu, run, family, call, named):
 
 def test_too_deep_a_stack_is_named(emu, run):
     source = HEAD + (
-        "float t[16000];\nfor (uint i = 0; i < 16000; ++i) t[i] = x[(i + lid) % n];\n"
-        "float a = 0;\nfor (uint i = 0; i < 16000; i += 7) a += t[(i * 31) % 16000];\n"
+        "float t[20000];\nfor (uint i = 0; i < 20000; ++i) t[i] = x[(i + lid) % n];\n"
+        "float a = 0;\nfor (uint i = 0; i < 20000; i += 7) a += t[(i * 31) % 20000];\n"
         "y[g * n + lid] = a;\n}\n"
     )
     x, y = np.arange(32, dtype=np.float32), np.zeros(32, np.float32)
