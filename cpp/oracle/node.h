@@ -24,6 +24,7 @@ struct Args {
   std::vector<std::vector<double>> out;     // by result, sized
   std::vector<std::vector<double>> budget;  // by result, sized when budgets, zero
   Backend backend = Backend::cpu;           // whose rows name the orders
+  bool simd_groups = true;
 
   int slot(std::string_view name) const;
   int attr(std::string_view name) const;

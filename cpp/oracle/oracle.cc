@@ -73,6 +73,7 @@ int Args::attr(std::string_view name) const {
 std::string_view Args::order() const {
   Limits limits;
   limits.backend = backend;
+  limits.simd_groups = simd_groups;
   limits.isa = level == Level::base ? "base" : "avx2";
   return select(call, limits, Site()).row->order;
 }
@@ -164,7 +165,8 @@ void Walk::run(const Node& node) {
          {},
          {},
          {},
-         options.backend};
+         options.backend,
+         options.simd_groups};
   std::vector<std::vector<double>> gathered(node.in.size());
   for (size_t i = 0; i < node.in.size(); ++i) {
     if (!node.in[i]) {

@@ -30,6 +30,7 @@ struct Options {
   Level level = Level::f64;
   bool budgets = false;            // of each output, against the f64 value
   Backend backend = Backend::cpu;  // whose rows name the orders
+  bool simd_groups = true;         // of a GPU, as Limits has it
 };
 
 // A value element by element; every storage type fits a double exactly.

@@ -36,7 +36,7 @@ class Graph(Recorded):
     """A graph written by hand: each port is declared from the array that fills it."""
 
     def __init__(self, runtime, label: str = "graph", builder=None):
-        backend = runtime.device.info.backend if runtime else "cpu"
+        backend = orders_of(runtime.device) if runtime else "cpu"
         super().__init__(builder or runtime.new_builder(label), backend)
 
     def port(self, name: str, array, kind: str = "input"):
@@ -56,12 +56,18 @@ class Graph(Recorded):
         self.written.append(state.name)
 
 
+def orders_of(device) -> str:
+    """Whose orders the oracle walks for a device."""
+    info = device.info
+    return "metal_plain" if info.isa == "plain" else info.backend
+
+
 def dtype_of(name: str):
     return getattr(accel, name.upper())
 
 
 def record(runtime, op: str, point: Point, rng) -> Recorded:
-    r = Recorded(runtime.new_builder(op), runtime.device.info.backend)
+    r = Recorded(runtime.new_builder(op), orders_of(runtime.device))
     operands = [_operand(r, f"x{i}", o, rng) for i, o in enumerate(point.operands)]
     # A word given by name is an option; a dtype stands by position.
     keywords = {

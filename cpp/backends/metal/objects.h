@@ -2,6 +2,8 @@
 #pragma once
 #include <objc/message.h>
 #include <objc/runtime.h>
+#include <cmath>  // metal-cpp uses INFINITY and leaves the header to the system
+
 #include <Foundation/Foundation.hpp>
 #include <Metal/Metal.hpp>
 
