@@ -4,13 +4,15 @@ import ctypes
 import gc
 from functools import cache
 
+import accel
 import pytest
+
+if not any(d.backend == "metal" for d in accel.enumerate_devices().devices):
+    pytest.skip("this build holds no Metal backend", allow_module_level=True)
 
 
 @cache
 def library() -> ctypes.CDLL:
-    import accel
-
     accel.enumerate_devices()  # the module brings the emulator along
     lib = ctypes.CDLL("libmetalemu.so")
     lib.metalemu_fail.argtypes = [ctypes.c_char_p, ctypes.c_uint]
