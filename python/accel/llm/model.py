@@ -19,7 +19,7 @@ import accel
 from accel.tensor import SamplingOptions, Stream
 
 from .engine import Engine
-from .errors import attr_error, bind_error, format_error, unsupported
+from .errors import attr_error, bind_error, format_error
 from .ids import ids_of
 from .load import Opened, open_checkpoint
 from .locate import locate
