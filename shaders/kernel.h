@@ -24,7 +24,12 @@ static inline float widen(half v) {
 static inline float widen(ushort v) {
   return as_type<float>(uint(v) << 16);
 }
+// To nearest even; any NaN becomes the one NaN that the CPU stores.
 template <class T>
-static inline T narrow(float v) {
+inline T narrow(float v) {
   return T(v);
+}
+template <>
+inline half narrow<half>(float v) {
+  return v != v ? as_type<half>(ushort(0x7e00)) : half(v);
 }
