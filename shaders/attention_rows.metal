@@ -307,8 +307,12 @@ kernel void attention_rows(
     device float* out [[buffer(8)]], constant AttentionParams& p [[buffer(PARAMS)]],
     constant uint* scalars [[buffer(SCALARS)]], uint group [[threadgroup_position_in_grid]],
     uint t [[thread_index_in_threadgroup]]) {
-  threadgroup float queries[MEMBERS * 132], e[MEMBERS * E_STRIDE], slots[2 * THREADS];
+  // What is read four at once is aligned for that.
+  threadgroup float4 queries4[MEMBERS * 132 / 4], e4[MEMBERS * E_STRIDE / 4];
   threadgroup float4 tile[TILE_BYTES / 16];
+  threadgroup float slots[2 * THREADS];
+  threadgroup float* queries = (threadgroup float*)queries4;
+  threadgroup float* e = (threadgroup float*)e4;
   threadgroup uint rows[BLOCK], found[THREADS];
   threadgroup uint begin[MEMBERS], end[MEMBERS], sees[MEMBERS];
   threadgroup float m[MEMBERS], l[MEMBERS], before[MEMBERS], share[MEMBERS];

@@ -132,11 +132,12 @@ kernel void attention_split(
     device const uint* offsets [[buffer(7)]], constant AttentionParams& p [[buffer(PARAMS)]],
     constant uint* scalars [[buffer(SCALARS)]], device float* scratch [[buffer(SCRATCH)]],
     uint group [[threadgroup_position_in_grid]], uint t [[thread_index_in_threadgroup]]) {
-  threadgroup float queries[HEADS * 256];
+  threadgroup float4 queries4[HEADS * 256 / 4];  // read four at once
   threadgroup float4 shares[HEADS * BLOCK / 4];
   threadgroup float4 parts[HEADS * SPLIT_THREADS];
   threadgroup float tops[SPLIT_THREADS], sums[SPLIT_THREADS];
   threadgroup uint found[SPLIT_THREADS], rows[BLOCK];
+  threadgroup float* queries = (threadgroup float*)queries4;
   threadgroup float* e = (threadgroup float*)shares;  // [positions][HEADS]
   const uint share = p.heads / p.kv_heads, tiles = (share + HEADS - 1) / HEADS;
   const uint block = group % p.blocks, tile = group / p.blocks % tiles;

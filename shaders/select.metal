@@ -14,9 +14,10 @@ struct Entry {
   u32 key, place;
 };
 
+// No arithmetic, which may flush a subnormal.
 static inline u32 key_of(float x) {
   if (x != x) return 0;
-  const u32 bits = as_type<u32>(x + 0.0f);
+  const u32 whole = as_type<u32>(x), bits = whole == 0x80000000u ? 0 : whole;
   return bits >> 31 ? ~bits : bits | 0x80000000u;
 }
 static inline Entry entry_of(float x, u32 index) {
