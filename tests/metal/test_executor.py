@@ -1,6 +1,9 @@
 """The Metal executor on the emulator: what a driver may refuse, what may fail, who holds what."""
 
 import gc
+import os
+import subprocess
+import sys
 import threading
 
 import accel
@@ -146,7 +149,9 @@ def test_nothing_is_left_alive():
     assert live() == before
 
 
-@pytest.mark.parametrize("what", ["buffer", "queue", "fence", "command_buffer", "residency"])
+@pytest.mark.parametrize(
+    "what", ["buffer", "queue", "fence", "encoder", "command_buffer", "residency"]
+)
 def test_each_refusal_of_the_driver_is_an_error_or_costs_nothing(what):
     want = scenario()
     before = live()
@@ -395,6 +400,29 @@ def test_closing_waits_and_refuses(device):
         assert e.value.code == "lifetime"
     plan.close()
     assert fence.done and fence.wait()
+
+
+def drop_in_a_child() -> None:
+    device = accel.open_metal()
+    plan, bound = norms(accel.Runtime(device)), bindings(device, data())
+    queue = device.new_queue("other")
+    assert plan.submit(bound, queue=queue).wait()
+    before = live()
+    child = os.fork()
+    if child:
+        sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    del plan, bound, queue, device
+    os._exit(live() != before)
+
+
+def test_what_a_forked_child_drops_is_left_to_its_parent():
+    """Dropping would call a driver whose threads and connections the child lacks."""
+    script = "import test_executor; test_executor.drop_in_a_child()"
+    folder = os.path.dirname(__file__)
+    run = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", script], cwd=folder, capture_output=True, timeout=60
+    )
+    assert run.returncode == 0, run.stderr.decode()
 
 
 # ---------------------------------------------------------------- trace and data checks

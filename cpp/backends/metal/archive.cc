@@ -1,5 +1,7 @@
 #include "backends/metal/archive.h"
 
+#include <unistd.h>
+
 #include <cstdlib>
 #include <filesystem>
 
@@ -59,7 +61,7 @@ void Archive::save() {
   if (!archive_ || !changed_) return;
   changed_ = false;
   // Whole or not at all: a start that reads it meanwhile finds the old one.
-  const std::string part = path_ + ".part";
+  const std::string part = path_ + "." + std::to_string(getpid()) + ".part";
   NS::Error* error = nullptr;
   std::error_code failed;
   if (!archive_->serializeToURL(NS::URL::fileURLWithPath(text(part)), &error)) {

@@ -14,6 +14,7 @@ struct Block {
   mutable Ref<MTL::Buffer> buffer;
   std::shared_ptr<Residency> residency;
   void operator()(void*) const {
+    if (forked()) return buffer.detach();  // see own()
     residency->remove(buffer.get());
     buffer.reset();
   }
@@ -25,7 +26,7 @@ Core::Core(Ref<MTL::Device> d, const MetalOptions& o)
     : WorkerHost(o.lose_at, int64_t(d->maxBufferLength())),
       device(d),
       options(o),
-      residency(std::make_shared<Residency>(d.get())),
+      residency(own(new Residency(d.get()))),
       pipelines(d, o.cache) {
   dummy = allocate(256, "the operand that is absent");
 }

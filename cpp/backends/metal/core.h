@@ -3,6 +3,7 @@
 #include "backends/metal/objects.h"
 #include "backends/metal/pipelines.h"
 #include "backends/metal/residency.h"
+#include "exec/fork.h"
 #include "exec/worker_queue.h"
 
 namespace accel::metal {
@@ -23,6 +24,15 @@ class Core : public WorkerHost {
   Pipelines pipelines;
   std::shared_ptr<void> dummy;  // what absent operands are bound to
 };
+
+// Owns an object with things of the driver. A forked child has neither its threads nor its
+// connections and may only drop objects, so there it is left as it is.
+template <class T>
+std::shared_ptr<T> own(T* object) {
+  return {object, [](T* o) {
+            if (!forked()) delete o;
+          }};
+}
 
 // The MTLBuffer of memory that Core::allocate gave.
 MTL::Buffer* buffer_of(const std::shared_ptr<void>& memory);

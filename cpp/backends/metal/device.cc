@@ -83,7 +83,7 @@ class MetalDevice : public WorkerDevice {
   QueuePtr make_queue(std::shared_ptr<Worker> worker, const std::string& label,
                       bool is_default) override {
     std::shared_ptr<Stream> stream = is_default ? default_stream_ : nullptr;
-    if (!stream) stream = std::make_shared<Stream>(*core_);
+    if (!stream) stream = own(new Stream(*core_));
     if (is_default) default_stream_ = stream;
     return std::make_shared<MetalQueue>(shared_from_this(), std::move(worker), core_, label,
                                         !is_default, std::move(stream));
@@ -117,7 +117,7 @@ DevicePtr open_metal(const MetalOptions& options) {
                        "no_adapter");
   const auto& device = adapters[size_t(options.index)];
   watch_forks();
-  auto core = std::make_shared<metal::Core>(device, options);
+  auto core = metal::own(new metal::Core(device, options));
   DeviceInfo info = metal::info_of(device.get(), options);
   return std::make_shared<metal::MetalDevice>(std::move(core), std::move(info));
 }

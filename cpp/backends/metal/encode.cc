@@ -1,5 +1,7 @@
 // Encoding and running a program: one concurrent encoder a command buffer, barriers where the plan
 // has them, the fence of the stream between encoders.
+#include <utility>
+
 #include "backends/metal/errors.h"
 #include "backends/metal/program.h"
 #include "shared/places.h"
@@ -77,9 +79,10 @@ class MetalProgram::Encoder {
 
 // ---------------------------------------------------------------- parts
 
-void MetalProgram::encode_fill(MTL::CommandBuffer* buffer, const Execution& e,
-                               Stream& stream) const {
+bool MetalProgram::encode_fill(MTL::CommandBuffer* buffer, const Execution& e,
+                               const Stream& stream) const {
   MTL::BlitCommandEncoder* to = buffer->blitCommandEncoder();
+  if (!to) return false;
   if (stream.used) to->waitForFence(stream.fence.get());
   const auto byte = uint8_t(core_->options.debug_fill);
   if (arena_bytes_)
@@ -87,20 +90,21 @@ void MetalProgram::encode_fill(MTL::CommandBuffer* buffer, const Execution& e,
   if (scratch_bytes_)
     to->fillBuffer(buffer_of(scratch_), NS::Range(0, NS::UInteger(scratch_bytes_)), byte);
   to->updateFence(stream.fence.get());
-  stream.used = true;
   to->endEncoding();
+  return true;
 }
 
-// Null where the driver gives no command buffer. What it refers to is held until it is over: by the
-// submission's bindings, the program, the core.
+// Null where the driver gives no command buffer or encoder. What it refers to is held until it is
+// over: by the submission's bindings, the program, the core.
 Ref<MTL::CommandBuffer> MetalProgram::encode(const Execution& e, Stream& stream, size_t first,
                                              size_t last, bool fill) const {
   auto buffer = keep(stream.queue->commandBufferWithUnretainedReferences());
   if (!buffer) return buffer;
-  if (fill) encode_fill(buffer.get(), e, stream);
+  if (fill && !encode_fill(buffer.get(), e, stream)) return {};
   MTL::ComputeCommandEncoder* to = buffer->computeCommandEncoder(MTL::DispatchTypeConcurrent);
+  if (!to) return {};
   // Nothing of the submissions and parts before runs beside this one.
-  if (stream.used && (first || first_waits_)) to->waitForFence(stream.fence.get());
+  if ((fill || stream.used) && (first || first_waits_)) to->waitForFence(stream.fence.get());
   Encoder encoder(*this, e, to);
   for (size_t i = first; i < last; ++i) {
     if (steps_[i].barrier && i > first) to->memoryBarrier(MTL::BarrierScopeBuffers);
@@ -122,19 +126,25 @@ class MetalProgram::Submission {
   Submission(std::shared_ptr<Core> core, std::unique_ptr<TransientPool::Claim> claim, Done done,
              int parts)
       : core_(std::move(core)), claim_(std::move(claim)), done_(std::move(done)), left_(parts) {}
+  // Where encoding threw, parts are missing: what was committed is over, and run() gives the error.
+  ~Submission() {
+    if (done_) end();
+  }
   void part_over(std::optional<Error> error) {
     {
       std::lock_guard<std::mutex> lock(mutex_);
       if (error && !error_) error_ = std::move(error);
     }
-    if (left_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
-    claim_.reset();
-    const Done done = std::move(done_);
-    done(std::move(error_));
+    if (left_.fetch_sub(1, std::memory_order_acq_rel) == 1) end();
   }
   void part_over(MTL::CommandBuffer* buffer) { part_over(error_of(buffer, *core_)); }
 
  private:
+  void end() {
+    claim_.reset();
+    const Done done = std::exchange(done_, nullptr);
+    done(std::move(error_));
+  }
   const std::shared_ptr<Core> core_;
   std::unique_ptr<TransientPool::Claim> claim_;
   Done done_;

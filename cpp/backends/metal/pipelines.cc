@@ -8,13 +8,17 @@ namespace accel::metal {
 Pipelines::Pipelines(Ref<MTL::Device> device, const std::string& cache)
     : device_(device), archive_(device, cache) {}
 
-// Exact arithmetic as it is written: no fast functions, no reordering. Contraction is off in the
-// texts themselves.
+// Exact arithmetic as it is written: no fast functions (the default beside any math mode), no
+// reordering. Contraction is off in the texts themselves.
 static Ref<MTL::CompileOptions> compile_options() {
   auto options = adopt(MTL::CompileOptions::alloc()->init());
   options->setLanguageVersion(MTL::LanguageVersion3_1);
-  if (responds(options.get(), "setMathMode:")) options->setMathMode(MTL::MathModeSafe);
-  else options->setFastMathEnabled(false);
+  if (responds(options.get(), "setMathMode:")) {
+    options->setMathMode(MTL::MathModeSafe);
+    options->setMathFloatingPointFunctions(MTL::MathFloatingPointFunctionsPrecise);
+  } else {
+    options->setFastMathEnabled(false);
+  }
   return options;
 }
 

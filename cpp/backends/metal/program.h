@@ -50,7 +50,8 @@ class MetalProgram : public Program {
   // overwrites what a submission finds in its transients and scratch.
   Ref<MTL::CommandBuffer> encode(const Execution& execution, Stream& stream, size_t first,
                                  size_t last, bool fill) const;
-  void encode_fill(MTL::CommandBuffer* buffer, const Execution& execution, Stream& stream) const;
+  bool encode_fill(MTL::CommandBuffer* buffer, const Execution& execution,
+                   const Stream& stream) const;
   std::optional<Error> run_in_steps(const Execution& execution, Stream& stream);
   std::optional<Error> run_and_wait(const Execution& execution, Stream& stream, size_t first,
                                     size_t last, bool fill) const;

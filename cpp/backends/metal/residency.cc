@@ -25,6 +25,7 @@ void Residency::add(const MTL::Buffer* buffer) {
 
 void Residency::remove(const MTL::Buffer* buffer) {
   if (!set_) return;
+  const Scope scope;  // on whatever thread drops the buffer
   std::lock_guard<std::mutex> lock(mutex_);
   set_->removeAllocation(buffer);
   set_->commit();

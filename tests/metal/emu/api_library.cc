@@ -77,8 +77,9 @@ Obj* new_library(NSString* source, CompileOptions* o, Obj** e) {
   std::vector<std::string> defines;
   if (o)
     for (auto& [name, value] : o->macros) defines.push_back(name + "=" + value);
-  auto program = std::make_shared<Program>(
-      source->text, !o || o->fast, (version >> 16) * 100 + (version & 0xffff) * 10, defines);
+  auto program =
+      std::make_shared<Program>(source->text, !o || o->fast, !o || o->fast_functions,
+                                (version >> 16) * 100 + (version & 0xffff) * 10, defines);
   std::string error;
   if (!program->module(settings().check, nullptr, error)) {
     set_error(e, error, kLibraryDomain, 3);
@@ -126,9 +127,10 @@ Obj* new_pipeline(Function* f, PipelineDescriptor* d, UInt options, Obj** reflec
 void register_options() {
   allocatable<CompileOptions>();
   method<CompileOptions>("setFastMathEnabled:",
-                         [](CompileOptions* o, Sel, bool v) { o->fast = v; });
+                         [](CompileOptions* o, Sel, bool v) { o->fast = o->fast_functions = v; });
   method<CompileOptions>("setMathMode:", [](CompileOptions* o, Sel, long v) { o->fast = v == 2; });
-  method<CompileOptions>("setMathFloatingPointFunctions:", [](CompileOptions*, Sel, long) {});
+  method<CompileOptions>("setMathFloatingPointFunctions:",
+                         [](CompileOptions* o, Sel, long v) { o->fast_functions = v == 0; });
   method<CompileOptions>("setOptimizationLevel:", [](CompileOptions*, Sel, long) {});
   method<CompileOptions>("setPreserveInvariance:", [](CompileOptions*, Sel, bool) {});
   method<CompileOptions>("setLanguageVersion:",

@@ -160,7 +160,8 @@ std::string run_command(const std::string& command, int* status) {
 }
 
 std::string Program::identity() const {
-  std::string all = source_ + (fast_ ? "F" : "-") + std::to_string(version_);
+  std::string all =
+      source_ + (fast_ ? "F" : "-") + (fast_functions_ ? "F" : "-") + std::to_string(version_);
   for (auto& d : defines_) all += "\n-D" + d;
   return hex(std::hash<std::string>()(all));
 }
@@ -194,6 +195,7 @@ std::string Program::build(bool check, std::string& error) {
                               " -fno-inline-functions"
                             : " -O2";
   flags += fast_ ? " -ffp-contract=fast" : " -ffp-contract=off";
+  if (fast_functions_) flags += " -DMSLEMU_FAST_FUNCTIONS";
   int status;
   std::string text = run_command(compiler() + compile_flags() + flags + " -fPIC -shared " + cpp +
                                      " -o " + stem + ".so && mv " + stem + ".so " + so,

@@ -28,8 +28,13 @@ struct Module {
 // A source with its options, in two builds: for speed, and with every access reported.
 class Program {
  public:
-  Program(std::string source, bool fast, unsigned version, std::vector<std::string> defines)
-      : source_(std::move(source)), fast_(fast), version_(version), defines_(std::move(defines)) {}
+  Program(std::string source, bool fast, bool fast_functions, unsigned version,
+          std::vector<std::string> defines)
+      : source_(std::move(source)),
+        fast_(fast),
+        fast_functions_(fast_functions),
+        version_(version),
+        defines_(std::move(defines)) {}
   // Null, and the compiler's text in `error`, when the source is refused.
   std::shared_ptr<Module> module(bool check, const ConstantSet* constants, std::string& error);
   std::string identity() const;
@@ -38,7 +43,7 @@ class Program {
   std::string build(bool check, std::string& error);
   std::string translate(const std::string& stem, std::string& error) const;
   std::string source_;
-  bool fast_;
+  bool fast_, fast_functions_;
   unsigned version_;
   std::vector<std::string> defines_;
   std::mutex m_;

@@ -71,7 +71,7 @@ struct FunctionConstants : Object<FunctionConstants> {
 
 struct CompileOptions : Object<CompileOptions> {
   static constexpr const char* kName = "MTLCompileOptions";
-  bool fast = true;
+  bool fast = true, fast_functions = true;
   UInt version = 0x30001;
   std::map<std::string, std::string> macros;
 };

@@ -28,8 +28,14 @@ MSL_F1(exp10, __builtin_exp2f(x * 3.32192809488736234787f))
 MSL_F1(log, __builtin_logf(x))
 MSL_F1(log2, __builtin_log2f(x))
 MSL_F1(log10, __builtin_log10f(x))
-MSL_F1(sqrt, __builtin_sqrtf(x))
-MSL_F1(rsqrt, 1.0f / __builtin_sqrtf(x))
+// A fast root is not the nearest number, so that a library which should have precise ones is seen.
+#ifdef MSLEMU_FAST_FUNCTIONS
+#define MSL_ROOT(x) (__builtin_sqrtf(x) * 1.0000001f)
+#else
+#define MSL_ROOT(x) __builtin_sqrtf(x)
+#endif
+MSL_F1(sqrt, MSL_ROOT(x))
+MSL_F1(rsqrt, 1.0f / MSL_ROOT(x))
 MSL_F1(sin, __builtin_sinf(x))
 MSL_F1(cos, __builtin_cosf(x))
 MSL_F1(tan, __builtin_tanf(x))
