@@ -41,12 +41,22 @@ compile() { # FOLDER MACHINE
   cmake --build "$1" --target accel_runtime accel_oracle
 }
 
-# Every object of the tree, so that a symbol that nobody defines is an error of the linker wherever it is used.
-link() { # FOLDER
-  local objects
-  mapfile -t objects < <(find "$1/CMakeFiles" -name '*.o' | sort)
-  "$1/cxx" -shared -o "$1/libaccel.dylib" "${objects[@]}" -F "$stubs/frameworks" -L "$stubs/lib" \
+# Every object of the tree, and nothing dropped for want of a caller: a symbol that nobody defines is an error wherever it
+# is used. That it is one is looked at too, by a link without one unit.
+link() { # FOLDER OUTPUT, then objects
+  "$1/cxx" -shared -Wl,--no-gc-sections -o "$2" "${@:3}" -F "$stubs/frameworks" -L "$stubs/lib" \
     -framework Foundation -framework Metal -lobjc
+}
+link_all() { # FOLDER
+  local objects without
+  mapfile -t objects < <(find "$1/CMakeFiles" -name '*.o' | sort)
+  mapfile -t without < <(printf '%s\n' "${objects[@]}" | grep -v '/exec/memory\.cc\.o$')
+  link "$1" "$1/libaccel.dylib" "${objects[@]}"
+  if link "$1" "$1/without.dylib" "${without[@]}" 2>"$1/without.log"; then
+    echo "macho: a link without cpp/exec/memory.cc must fail and does not" >&2
+    exit 1
+  fi
+  grep -q 'undefined symbol' "$1/without.log" || { cat "$1/without.log" >&2; exit 1; }
   printf '%s: %d objects\n' "$1/libaccel.dylib" ${#objects[@]}
 }
 
@@ -60,6 +70,6 @@ for machine in "$@"; do
   esac
   programs "$folder" "$target"
   compile "$folder" "$machine"
-  link "$folder"
+  link_all "$folder"
   python tools/macho.py "$folder/libaccel.dylib" --machine "$machine" --system "$os" --needs Metal Foundation libobjc
 done
