@@ -1,7 +1,7 @@
 // The elementwise operators: out[i] = f(x[i mod x_block], y[i mod y_block]), computed in f32 and
 // rounded once. A thread has four elements, a group apart, so that neighbours read neighbours.
 #include "kernel.h"
-#include "math.h"
+#include "float_math.h"
 #include "shared/params/clamp.h"
 #include "shared/params/elementwise.h"
 

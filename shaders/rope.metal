@@ -1,6 +1,6 @@
 // rope: a thread turns one pair of a row, or copies one value behind the rotary part.
 #include "kernel.h"
-#include "math.h"
+#include "float_math.h"
 #include "shared/params/rope.h"
 
 #define THREADS 256

@@ -3,7 +3,7 @@
 // A NaN is no maximum; the differences bring it back.
 #include "kernel.h"
 #include "lanes.h"
-#include "math.h"
+#include "float_math.h"
 #include "shared/params/rows.h"
 
 #define ROWS_A_GROUP 16

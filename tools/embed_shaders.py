@@ -3,6 +3,7 @@
 holds each function, and a digest over all of it.
 
     embed_shaders.py --out <file.inc> [--cxx <compiler>]
+    embed_shaders.py --texts <folder>          the flattened texts as files, for a compiler
 
 An #include "..." is resolved here, once a text where the header says so, with #line in front, so
 that the shader compiler's messages name the file and the line of the tree. Names of functions are
@@ -62,15 +63,19 @@ def quoted(text: str) -> str:
     return "\n".join(f'R"~~({piece})~~"' for piece in pieces)
 
 
+def flattened() -> list[tuple[str, str]]:
+    """Name and text of every shader file."""
+    names = [path.name for path in sorted(ROOT.glob("*.metal"))]
+    return [(name, "\n".join(flatten(name, set())) + "\n") for name in names]
+
+
 def embedded(cxx: str) -> str:
-    texts, functions = [], {}
-    for path in sorted(ROOT.glob("*.metal")):
-        text = "\n".join(flatten(path.name, set())) + "\n"
+    texts, functions = flattened(), {}
+    for file, (name, text) in enumerate(texts):
         for function in functions_of(text, cxx):
             if function in functions:
-                raise SystemExit(f"{path.name}: function {function} stands twice")
-            functions[function] = len(texts)
-        texts.append((path.name, text))
+                raise SystemExit(f"{name}: function {function} stands twice")
+            functions[function] = file
     digest = hashlib.sha256(b"accel.shaders.1\n")
     for name, text in texts:
         digest.update(f"{name} {len(text)}\n{text}".encode())
@@ -93,9 +98,16 @@ def embedded(cxx: str) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, required=True)
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--out", type=Path)
+    what.add_argument("--texts", type=Path)
     parser.add_argument("--cxx", default="c++")
     args = parser.parse_args()
+    if args.texts:
+        args.texts.mkdir(parents=True, exist_ok=True)
+        for name, text in flattened():
+            (args.texts / name).write_text(text)
+        return
     args.out.parent.mkdir(parents=True, exist_ok=True)
     args.out.write_text(embedded(args.cxx))
 

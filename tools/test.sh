@@ -13,6 +13,7 @@ case ${1:-} in
   --isa)
     exec env ACCEL_CPU_ISA="$2" ACCEL_TEST_ISA="$2" $python -m pytest -q -m "not slow and not peers and not rules" "${@:3}" ;;
   --release)
+    tools/macho.sh
     tools/sanitize.sh address,undefined whole
     tools/sanitize.sh thread whole
     $build/test_random_graphs 100000 20001

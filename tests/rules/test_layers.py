@@ -80,3 +80,25 @@ def test_shared_headers_include_only_shared_headers():
             assert bracket == '"' and included.startswith("shared/"), (
                 f"{name(path)} includes {included}"
             )
+
+
+# Names that <cmath>, <atomic> and the like look up on every include path: a header of ours with
+# such a name would hide the C library's where the C++ library wraps it by name.
+STANDARD = re.compile(
+    r"(assert|complex|ctype|errno|fenv|float|inttypes|iso646|limits|locale|math|setjmp|signal"
+    r"|stdalign|stdarg|stdatomic|stdbit|stdbool|stddef|stdint|stdio|stdlib|stdnoreturn|string"
+    r"|tgmath|threads|time|uchar|wchar|wctype)\.h"
+)
+
+
+def test_no_header_hides_one_of_the_c_library():
+    for folder in ("cpp", "shaders"):
+        heads = [p.relative_to(ROOT / folder).as_posix() for p in files(".h", under=folder)]
+        assert heads
+        assert not list(filter(STANDARD.fullmatch, heads))
+
+
+def test_a_hiding_header_is_found():
+    assert STANDARD.fullmatch("math.h")
+    assert not STANDARD.fullmatch("float_math.h")
+    assert not STANDARD.fullmatch("shared/string.h")
