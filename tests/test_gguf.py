@@ -1,5 +1,7 @@
 """The GGUF reader: against the gguf package, and one clear refusal for each kind of damage."""
 
+import weakref
+
 import accel
 import gguf
 import numpy as np
@@ -129,6 +131,17 @@ def test_a_long_list_is_decoded_when_it_is_asked_for(tmp_path, longest):
     file.close()
     assert [packed[i] for i in (0, 1, 2, 2999, 3000)] == [*LONG[:3], "", words[-1]]
     assert file.metadata["k"] == words and dict(file.metadata) == {"k": words, "n": 7}
+
+
+def test_a_long_list_does_not_keep_the_file_mapped(tmp_path):
+    path = tmp_path / "long.gguf"
+    path.write_bytes(gguf_file([("k", "array", ("str", LONG))], ONE))
+    file = GGUF(path)
+    metadata, values, mapped = file.metadata, file.blocks("t"), weakref.ref(file._file.map)
+    file.close()
+    assert mapped() is not None and len(values) == 68  # the array still looks into it
+    del file, values
+    assert mapped() is None and metadata["k"] == LONG
 
 
 def test_damage_of_a_long_list_is_named(tmp_path):

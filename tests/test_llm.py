@@ -389,6 +389,31 @@ def test_plans_are_compiled_when_they_are_needed(isa):
             m.plan("nope")
 
 
+def test_a_step_that_finds_no_memory_leaves_nothing_behind(tiny, isa):
+    """Whichever allocation fails: the plan counts as not compiled, the next try works, and the
+    model and its device close, although the error still holds every frame."""
+    held, failed = [], 0
+    for nth in range(1, 40):
+        device = accel.open_cpu(threads=2, isa=isa)
+        with llm.load(tiny(), device=device) as m:
+            before = m.report().plans
+            accel._core._fail_allocation(nth)
+            try:
+                m.logits([65] * 10)
+            except accel.CapacityError as e:
+                held.append(e)
+                assert m.report().plans == before and "prefill_16" in m.report().uncompiled
+            finally:
+                accel._core._fail_allocation(0)
+            assert np.isfinite(m.logits([65] * 10)).all()
+        assert not set(m.report().uncompiled) & {name for name, _ in m.report().plans}
+        device.close()
+        if len(held) == failed:
+            break
+        failed += 1
+    assert 5 < failed < 39
+
+
 def test_a_load_that_is_ended_leaves_no_thread(isa):
     def progress(stage, done, total):
         assert (stage, done) != ("convert", 9), "ended"

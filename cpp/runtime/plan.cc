@@ -368,7 +368,7 @@ const Identity& Plan::identity() const {
   check_fork();
   std::call_once(p_->identity_once, [this] {
     Identity& identity = p_->identity;
-    identity = identity_of(p_->data, *p_->runtime->device(), std::move(identity.deployment));
+    identity = identity_of(p_->data, *p_->runtime->device(), identity.deployment);
   });
   return p_->identity;
 }

@@ -20,8 +20,9 @@ from .models.graph import PADDING, Graph, Step
 from .weights import Weights
 
 BUCKETS = (16, 32, 64, 128)
-# What load() compiles. The operators of every other step are among theirs, over fewer rows: what a
-# device or a kernel refuses of the model, it refuses here.
+# What load() compiles. The operators of every other step are among theirs: what a device or a
+# kernel refuses of the model, it refuses here. What is left to later is memory, of which "all" asks
+# for most: a row of logits for each token.
 FIRST = (Step(1, "last"), Step(BUCKETS[-1], "last"))
 LATER = (
     *(Step(n, "last") for n in BUCKETS[:-1]),
@@ -54,6 +55,14 @@ class Ready:
     scalars: dict
     cells: dict[str, Cell]
     bound: object = None
+
+    def close(self) -> None:
+        """Lets go of what is bound, whoever else still holds this."""
+        self.plan.close()
+        self.bound = None
+        self.ports.clear()
+        for cell in self.cells.values():
+            cell.close()
 
 
 class Engine:
@@ -112,43 +121,49 @@ class Engine:
     def ready(self, step: Step) -> Ready:
         """The prepared plan of a step, compiled at its first use."""
         if step not in self._ready:
-            self._ready[step] = self._prepare(step)
+            self._ready[step] = self._prepare_rows(step)
         return self._ready[step]
 
     @property
     def uncompiled(self) -> dict[str, Step]:
         """The steps whose plans have not been needed yet, by the plan's name."""
-        return {_plan_name(step): step for step in LATER if step not in self._ready}
+        names = {_plan_name(step): step for step in LATER}
+        return {name: step for name, step in names.items() if name not in self.plans}
 
     def _compile(self, step: Step):
-        name = _plan_name(step)
-        b = self.runtime.new_builder(name)
+        b = self.runtime.new_builder(_plan_name(step))
         self.model.record(Graph(b, self._weights.held, self._specs, step, self.activations))
-        plan = b.compile(progress=self._progress)
-        self.plans[name] = plan
-        return plan
+        return b.compile(progress=self._progress)
 
-    def _fill(self, plan, given: dict) -> Ready:
+    def _fill(self, ready: Ready, given: dict) -> None:
         """Buffers for every port: what is given, weights, caches, and a new cell for the rest."""
         made = {"logprob": self.logprob.buffer, **self.states}
         known = {**self._weights.ports, **made, **given}
-        ports, cells = {}, {}
-        for port in plan.ports():
+        for port in ready.plan.ports():
             if port.name not in known:
                 count = math.prod(port.shape)
-                cells[port.name] = Cell(self.device, port.name, port.dtype, count)
-                ports[port.name] = cells[port.name].buffer
+                cell = Cell(self.device, port.name, port.dtype, count)
+                ready.cells[port.name], ready.ports[port.name] = cell, cell.buffer
             else:
-                ports[port.name] = known[port.name]
-        scalars = {s.name: self._scalars[s.name] for s in plan.scalars()}
-        return Ready(plan, ports, scalars, cells)
+                ready.ports[port.name] = known[port.name]
+        ready.scalars |= {s.name: self._scalars[s.name] for s in ready.plan.scalars()}
 
-    def _prepare(self, step: Step) -> Ready:
+    def _prepare(self, step: Step, given: dict, bind: Callable) -> Ready:
+        """A plan with its cells, bound; nothing of it is left when any part cannot be had."""
+        ready = Ready(self._compile(step), {}, {}, {})
+        try:
+            self._fill(ready, given)
+            ready.bound = bind(ready)
+        except BaseException:
+            ready.close()
+            raise
+        self.plans[_plan_name(step)] = ready.plan
+        return ready
+
+    def _prepare_rows(self, step: Step) -> Ready:
         logits = self._all_logits_cell() if step.head == "all" else self.logits
         given = {"next": self.token[0].buffer, "logits": logits.buffer}
-        ready = self._fill(self._compile(step), given)
-        ready.bound = ready.plan.bind(ready.ports, ready.scalars)
-        return ready
+        return self._prepare(step, given, lambda r: r.plan.bind(r.ports, r.scalars))
 
     def _all_logits_cell(self) -> Cell:
         """One buffer for every bucket: a plan takes the part of it that it needs."""
@@ -160,10 +175,12 @@ class Engine:
     def _prepare_decode(self) -> Ready:
         first, second = (t.buffer for t in self.token)
         given = {"tokens": first, "next": second, "logits": self.logits.buffer}
-        ready = self._fill(self._compile(FIRST[0]), given)
-        swapped = {**ready.ports, "tokens": second, "next": first}
-        ready.bound = [ready.plan.bind(ports, ready.scalars) for ports in (ready.ports, swapped)]
-        return ready
+        swapped = {"tokens": second, "next": first}
+
+        def bind(r: Ready) -> list:
+            return [r.plan.bind(ports, r.scalars) for ports in (r.ports, {**r.ports, **swapped})]
+
+        return self._prepare(FIRST[0], given, bind)
 
     # ------------------------------------------------------------------ steps
     def decode(self, slot: int, position: int):
@@ -215,17 +232,15 @@ class Engine:
         ready.plan.submit(ready.bound).wait()
 
     def close(self) -> None:
-        for plan in self.plans.values():
-            plan.close()
+        self._positions, self._length = None, None
+        for ready in (self._decode, *self._ready.values()):
+            ready.close()
+        self._ready, self._decode = {}, None
         self.runtime.close()
-        cells = [self.logits, self.logprob, *self.token, *self._decode.cells.values()]
-        for ready in self._ready.values():
-            cells += ready.cells.values()
-        cells += [self._every] if self._every else []
+        for cell in (self.logits, self.logprob, *self.token, self._every):
+            if cell is not None:
+                cell.close()
         self._every = None
-        self._ready, self._decode, self._positions, self._length = {}, None, None, None
-        for cell in cells:
-            cell.close()
         for buffer in self.states.values():
             buffer.close()
 

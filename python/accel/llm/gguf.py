@@ -244,10 +244,11 @@ class Cursor:
         every = np.ndarray(self.size - 7, "<u8", data, strides=(1,))  # a word at each byte
         if (every[found] != np.diff(found, append=at) - 8).any():
             return None
-        self.at = at
+        self.at, path = at, self.path
 
-        def fail(i: int, start: int, reason: str):
-            return self.fail(f"string {i} of {key!r} is not UTF-8 ({reason})", begin + start)
+        def fail(i: int, start: int, reason: str):  # without the cursor, which holds the mapping
+            message = f"string {i} of {key!r} is not UTF-8 ({reason}) at offset {begin + start}"
+            return format_error(path, message)
 
         return Texts(data[begin:at], (found - begin + 8).astype(np.uint32), fail)
 
