@@ -67,6 +67,9 @@ def source_of(root, name, tail=""):
     return head + flat(root, "utils.h", seen) + "\n" + flat(root, name, seen) + "\n" + tail
 
 
+U = 2.0**-24  # the relative error of one rounding in f32
+
+
 @pytest.mark.parametrize("name", ACCEPTED)
 def test_known_good_shaders_are_accepted(emu, run, shaders, name):
     run(source_of(shaders, f"{name}.h"))
@@ -84,7 +87,13 @@ def test_a_known_good_softmax(emu, run, shaders, kernel, width, threads, mode):
     n = np.int32(width).tobytes()
     run(source_of(shaders, "softmax.h", tail)).dispatch("softmax", [x, y, n], 3, threads)
     e = np.exp(x.astype(np.float64) - x.max(1, keepdims=True))
-    np.testing.assert_allclose(y, e / e.sum(1, keepdims=True), rtol=1e-5)
+    reach = float((x.max(1) - x.min(1)).max())
+    # An exponential is off by its rounded argument (reach * U) and by an ulp (2 U). It enters the
+    # result as numerator and in the sum, which passes each term through the additions of a thread
+    # and of a tree of at most 1024, and in `looped` through a rescaling a turn and one at the end.
+    additions, rescalings = -(-width // threads) + 10, -(-width // (4 * threads)) + 1
+    rtol = (2 * (reach + 2) + additions + rescalings * (reach + 3) + 1) * U
+    np.testing.assert_allclose(y, e / e.sum(1, keepdims=True), rtol=rtol)
 
 
 @pytest.mark.parametrize("mode", [{}, {"seed": 2}, {"check": True}], ids=str)
@@ -105,4 +114,16 @@ def test_a_known_good_attention(emu, run, shaders, mode):
     scores = np.einsum("hd,hkd->hk", q, kk) * d**-0.5
     p = np.exp(scores - scores.max(1, keepdims=True))
     want = np.einsum("hk,hkd->hd", p / p.sum(1, keepdims=True), vv)
-    np.testing.assert_allclose(out, want, rtol=1e-4, atol=1e-5)
+    # A score: q scaled, d / 32 products a lane and a tree of 32, by the sum of magnitudes. A
+    # weight: its score's error, its rounded argument and an ulp, in the numerator and in the sum.
+    # Keys go to 32 SIMD groups, which rescale at each and once when they meet in a tree of 32: by
+    # one factor for numerator and sum, so half of it is counted in each.
+    weights = p / p.sum(1, keepdims=True)
+    score = (1 + d // 32 + 5) * np.einsum("hd,hkd->hk", abs(q), abs(kk)) * d**-0.5
+    reach = scores.max(1, keepdims=True) - scores
+    steps = -(-keys // 32) + 1
+    own = score + reach + 2 + steps * (reach.max(1, keepdims=True) + 4) / 2 + 5.5  # of one weight
+    all_of_them = np.einsum("hk,hk->h", weights, own)[:, None]
+    bound = np.einsum("hk,hkd->hd", weights * own, abs(vv))
+    bound += all_of_them * np.einsum("hk,hkd->hd", weights, abs(vv))
+    assert (abs(out - want) <= bound * U).all()

@@ -151,7 +151,7 @@ class Weights:
         # Blocks lie along rows, so those of a stack follow one another.
         raw = [self._file.blocks(i.name) for i in infos]
         blocks = raw[0] if len(raw) == 1 else np.concatenate(raw)
-        found = quant.gguf_planes(types[0], blocks, part.shape, self._device.info.threads)
+        found = quant.gguf_planes(types[0], blocks, part.shape, 1)  # parts are what threads share
         self._file.release()
         return found
 
