@@ -2,6 +2,9 @@
 #include "backends/cpu/pool.h"
 
 #include <time.h>
+#if defined(__linux__)
+#include <sched.h>
+#endif
 
 #include <algorithm>
 #include <atomic>
@@ -151,6 +154,48 @@ TEST(test_pool_beside_busy_threads_runs_every_chunk_once) {
   for (std::thread& t : others) t.join();
   CHECK(good.load() == 200);
 }
+
+#if defined(__linux__)
+// Threads that all share one CPU by somebody's mask stand still for each other all the time.
+TEST(test_pool_leaves_a_mask_alone_that_somebody_else_has_set) {
+  const int threads = accel::usable_cpus();
+  Pool pool(threads);
+  pool.start();
+  std::atomic<int> outside{0};
+  std::thread worker([&] {
+    pool.enter_worker();
+    cpu_set_t mask;
+    sched_getaffinity(0, sizeof mask, &mask);
+    const auto squeeze = [](void* context, uint32_t, uint32_t) {
+      sched_setaffinity(0, sizeof(cpu_set_t), static_cast<cpu_set_t*>(context));
+      const double end = cpu_seconds() + 2e-4;  // so that every thread takes a chunk
+      while (cpu_seconds() < end) {}
+    };
+    for (int i = 0; i < 50; ++i) {
+      const Pool::Turn turn(pool);
+      pool.run(64, squeeze, &mask);
+    }
+    struct Seen {
+      cpu_set_t mask;
+      std::atomic<int>* outside;
+    } seen{mask, &outside};
+    const auto look = [](void* context, uint32_t, uint32_t) {
+      const Seen& s = *static_cast<Seen*>(context);
+      cpu_set_t now;
+      sched_getaffinity(0, sizeof now, &now);
+      *s.outside += !CPU_EQUAL(&now, &s.mask);
+      const double end = cpu_seconds() + 2e-4;
+      while (cpu_seconds() < end) {}
+    };
+    for (int i = 0; i < 400; ++i) {
+      const Pool::Turn turn(pool);
+      pool.run(uint32_t(i % 7 + 2), look, &seen);
+    }
+  });
+  worker.join();
+  CHECK(outside.load() == 0);
+}
+#endif
 
 TEST(test_parked_pool_burns_nothing) {
   Pool pool(4);

@@ -33,6 +33,19 @@ static void move_to(int number, int cpu) {
 #endif
 }
 
+// Whether the thread has the CPU that it was given, and no other. If not, somebody else has set its
+// mask, which then stays as it is.
+static bool has_cpu(int number, int cpu) {
+#if defined(__linux__)
+  cpu_set_t mask;
+  return sched_getaffinity(number, sizeof mask, &mask) == 0 && CPU_COUNT(&mask) == 1 &&
+         CPU_ISSET(cpu, &mask);
+#else
+  (void)number, (void)cpu;
+  return false;
+#endif
+}
+
 static int own_number() {
 #if defined(__linux__)
   static thread_local const int number = int(syscall(SYS_gettid));
@@ -96,14 +109,14 @@ void Pool::start() {
   }
 }
 
-// The pool that the thread is a queue's worker of, and the CPU it was given.
+// The pool that the thread is a queue's worker of, and the exchanges before it took its place.
 static thread_local const Pool* t_pool = nullptr;
-static thread_local int t_cpu = -1;
+static thread_local uint64_t t_exchanges = 0;
 
 void Pool::enter_worker() const {
   if (cpus_.empty()) return;
-  t_pool = this, t_cpu = seats_[0].cpu.load(std::memory_order_relaxed);
-  move_to(0, t_cpu);
+  t_pool = this, t_exchanges = ~uint64_t(0);  // the first turn looks again
+  move_to(0, seats_[0].cpu.load(std::memory_order_relaxed));
 }
 
 Pool::Turn::Turn(Pool& pool) : pool_(pool) {
@@ -125,14 +138,15 @@ Pool::Turn::~Turn() {
 // ---------------------------------------------------------------- CPUs shared with others
 // A pinned thread that another process keeps from running holds its chunk, or the whole turn, for
 // some milliseconds, while the CPU of the thread that waits for it is idle. The waiter gives its
-// own CPU for that long. Numbers of threads are used only where the thread cannot have ended: the
-// pool's live as long as it, and thread 0's is gone, under the mutex, when its turn ends.
+// own CPU for that long; a thread whose mask somebody else has set is left alone. Numbers of
+// threads are used only where the thread cannot have ended: the pool's live as long as it, and
+// thread 0's is gone, under the mutex, when its turn ends.
 
 void Pool::enter_turn() {
   seats_[0].number.store(own_number(), std::memory_order_relaxed);
-  const int cpu = seats_[0].cpu.load(std::memory_order_relaxed);
-  if (t_cpu != cpu) move_to(0, cpu);
-  t_cpu = cpu;
+  const uint64_t exchanges = exchanges_.load(std::memory_order_relaxed);
+  if (t_exchanges != exchanges) move_to(0, seats_[0].cpu.load(std::memory_order_relaxed));
+  t_exchanges = exchanges;
 }
 
 // Whether a thread's processor time stands still while nothing changes for the caller.
@@ -155,16 +169,26 @@ void Pool::help(uint32_t thread, const Ready& ready) {
   for (int t = 1; thread == 0 && t < threads_; ++t) {
     Seat& seat = seats_[t];
     if (!seat.runs.load(std::memory_order_relaxed) || !stalled(uint32_t(t), ready)) continue;
-    move_to(seat.number.load(std::memory_order_relaxed), mine.cpu.load(std::memory_order_relaxed));
+    const int number = seat.number.load(std::memory_order_relaxed);
+    const int here = mine.cpu.load(std::memory_order_relaxed);
+    if (!has_cpu(number, seat.cpu.load(std::memory_order_relaxed)) || !has_cpu(0, here)) continue;
+    move_to(number, here);
     return seat.guest.store(true, std::memory_order_relaxed);
   }
+  const uint64_t exchanges = exchanges_.load(std::memory_order_relaxed);
   if (thread == 0 || !stalled(0, ready)) return;
   const std::lock_guard<std::mutex> lock(mutex_);
+  // Of several workers that saw it stand still, one helps.
   const int other = seats_[0].number.load(std::memory_order_relaxed);
-  if (!other) return;
+  if (!other || exchanges_.load(std::memory_order_relaxed) != exchanges) return;
   const int here = mine.cpu.load(std::memory_order_relaxed);
-  const int there = seats_[0].cpu.exchange(here, std::memory_order_relaxed);
+  const int there = seats_[0].cpu.load(std::memory_order_relaxed);
+  const bool guest = mine.guest.load(std::memory_order_relaxed);
+  if (!has_cpu(other, there) || !has_cpu(0, guest ? there : here)) return;
+  exchanges_.store(exchanges + 1, std::memory_order_relaxed);
+  seats_[0].cpu.store(here, std::memory_order_relaxed);
   mine.cpu.store(there, std::memory_order_relaxed);
+  mine.guest.store(false, std::memory_order_relaxed);
   move_to(other, here);
   move_to(0, there);
 }

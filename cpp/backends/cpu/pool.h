@@ -107,6 +107,7 @@ class Pool {
   std::mutex mutex_;  // start, turns and exchanged seats
   std::condition_variable turn_changed_;
   uint64_t next_turn_ = 0, turn_ = 0;
+  std::atomic<uint64_t> exchanges_{0};  // of seats; changes under the mutex
   std::vector<std::thread> workers_;
 };
 
