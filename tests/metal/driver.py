@@ -11,6 +11,12 @@ if not any(d.backend == "metal" for d in accel.enumerate_devices().devices):
     pytest.skip("this build holds no Metal backend", allow_module_level=True)
 
 
+COUNTS = (
+    *("faults", "archive_hits", "archive_writes", "compiles", "dispatches", "commits"),
+    *("residency_commits", "residency_requests"),
+)
+
+
 @cache
 def library() -> ctypes.CDLL:
     accel.enumerate_devices()  # the module brings the emulator along
@@ -18,9 +24,14 @@ def library() -> ctypes.CDLL:
     lib.metalemu_fail.argtypes = [ctypes.c_char_p, ctypes.c_uint]
     lib.metalemu_fault_text.restype = ctypes.c_char_p
     lib.metalemu_live_text.restype = ctypes.c_char_p
-    for name in ("faults", "archive_hits", "compiles", "dispatches"):
+    for name in COUNTS:
         getattr(lib, f"metalemu_{name}").restype = ctypes.c_long
     return lib
+
+
+def count(what: str) -> int:
+    """One of COUNTS, so far."""
+    return getattr(library(), f"metalemu_{what}")()
 
 
 def fail(what: str, nth: int = 1) -> None:
