@@ -1,7 +1,5 @@
 // The functions of shared/math for one float, as the CPU has them for sixteen.
 #pragma once
-// Each stands behind what it uses.
-// clang-format off
 #include "shared/math/scalar.h"
 #include "shared/math/exp.h"
 #include "shared/math/log.h"
@@ -10,4 +8,3 @@
 #include "shared/math/sincos.h"
 #include "shared/math/activations.h"
 #include "shared/math/curves.h"
-// clang-format on

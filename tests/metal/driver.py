@@ -11,12 +11,6 @@ if not any(d.backend == "metal" for d in accel.enumerate_devices().devices):
     pytest.skip("this build holds no Metal backend", allow_module_level=True)
 
 
-COUNTS = (
-    *("faults", "archive_hits", "archive_writes", "compiles", "dispatches", "commits"),
-    *("residency_commits", "residency_requests"),
-)
-
-
 @cache
 def library() -> ctypes.CDLL:
     accel.enumerate_devices()  # the module brings the emulator along
@@ -24,14 +18,9 @@ def library() -> ctypes.CDLL:
     lib.metalemu_fail.argtypes = [ctypes.c_char_p, ctypes.c_uint]
     lib.metalemu_fault_text.restype = ctypes.c_char_p
     lib.metalemu_live_text.restype = ctypes.c_char_p
-    for name in COUNTS:
+    for name in ("faults", "archive_hits", "compiles", "dispatches"):
         getattr(lib, f"metalemu_{name}").restype = ctypes.c_long
     return lib
-
-
-def count(what: str) -> int:
-    """One of COUNTS, so far."""
-    return getattr(library(), f"metalemu_{what}")()
 
 
 def fail(what: str, nth: int = 1) -> None:
@@ -48,6 +37,13 @@ def live() -> dict[str, int]:
     gc.collect()
     lines = library().metalemu_live_text().decode().splitlines()
     return {name: int(n) for name, n in (line.rsplit(" ", 1) for line in lines)}
+
+
+def count(what: str) -> int:
+    """How often something happened so far; emu/metalemu.h says what is counted."""
+    counter = getattr(library(), f"metalemu_{what}")
+    counter.restype = ctypes.c_long
+    return counter()
 
 
 @pytest.fixture(autouse=True)
