@@ -85,6 +85,20 @@ def test_what_enumerate_lists_is_what_opens():
     assert accel.open_best(allow_software=True).info.backend == "metal"
 
 
+def test_a_family_without_exchange_has_the_plain_rows():
+    library().metalemu_set_family(5)
+    try:
+        device = accel.open_metal()
+        assert device.info.isa == "plain" and "simd_groups" not in device.info.capabilities
+        plan, arrays = norms(accel.Runtime(device)), data()
+        assert {s.kernel for s in plan.selections()} == {"rms_norm_f32_plain"}
+        bound = bindings(device, arrays)
+        assert plan.submit(bound).wait()
+        assert bits(bound["y"].numpy()) == bits(expected(arrays))
+    finally:
+        library().metalemu_set_family(8)
+
+
 def test_without_a_device_there_is_a_note_and_a_refusal():
     fail("device", 0)
     found = accel.enumerate_devices()
@@ -265,6 +279,20 @@ def test_a_shader_that_does_not_compile_gives_its_line_and_the_log(device):
     arrays, bound = data(), bindings(device, data())
     assert norms(accel.Runtime(device)).submit(bound).wait()
     assert bits(bound["y"].numpy()) == bits(expected(arrays))
+
+
+def test_a_kernel_that_takes_fewer_threads_than_it_is_launched_with_is_refused(device):
+    """As one whose registers do not suffice: a device says so when the pipeline is made."""
+    text = fresh_text("rms_norm.metal")
+    few = text.replace("kernel void", "kernel [[max_total_threads_per_threadgroup(64)]] void")
+    assert few != text
+    _core._replace_shader("rms_norm.metal", few)
+    try:
+        with pytest.raises(accel.CompileError, match="at most 64 threads .* must be 256") as e:
+            norms(accel.Runtime(device))
+        assert e.value.code == "compile" and "rms_norm" in str(e.value)
+    finally:
+        _core._replace_shader("rms_norm.metal", "")
 
 
 @pytest.mark.parametrize("what", ["library", "function", "pipeline"])
