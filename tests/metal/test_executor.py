@@ -367,6 +367,18 @@ def test_behind_a_part_that_is_missing_nothing_runs(device, what, nth, pooled):
     assert count("commits") - commits == nth - 1 + len(PARTS)
 
 
+@pytest.mark.parametrize("nth", [1, 2, 3])
+def test_a_part_that_fails_fails_its_submission(device, nth):
+    plan, arrays = norms(accel.Runtime(device), times=sum(PARTS)), data()
+    bound = bindings(device, arrays)
+    fail("command_buffer=8", nth)
+    with pytest.raises(accel.DeviceError, match="out of memory"):
+        plan.submit(bound).wait()
+    nothing_fails()
+    assert plan.submit(bound).wait()
+    assert bits(bound["y"].numpy()) == bits(expected(arrays, sum(PARTS)))
+
+
 def test_a_command_buffer_has_only_so_much_to_do(device):
     """A system stops one that takes seconds: a norm of so many rows gets its own."""
     few, many = 2048, 1 << 15

@@ -136,6 +136,10 @@ class MetalProgram::Submission {
     if (left_.fetch_sub(parts, std::memory_order_acq_rel) == parts) end();
   }
   void over(MTL::CommandBuffer* buffer) { over(1, error_of(buffer, *core_)); }
+  bool failed() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return error_.has_value();
+  }
 
  private:
   void end() {
@@ -166,15 +170,16 @@ std::optional<Error> MetalProgram::run(const Execution& e) {
   const auto submission = std::make_shared<Submission>(core_, held, std::move(claim),
                                                        e.later.take(), int(parts_.size()));
   const MTL::HandlerFunction over = [submission](MTL::CommandBuffer* b) { submission->over(b); };
-  // From here on the last part ends the submission, whatever happens. Where there is no buffer for
-  // a part, nothing behind it runs either: it would read what was never computed.
+  // From here on the last part ends the submission, whatever happens. Where a part fails or has no
+  // buffer, none behind it is committed: it would read what was never computed.
   for (size_t i = 0;;) {
     buffer->addCompletedHandler(over);
     buffer->commit();
     if (++i == parts_.size()) return std::nullopt;
-    buffer = encode(e, stream, parts_[i - 1], parts_[i], false);
+    if (!submission->failed()) buffer = encode(e, stream, parts_[i - 1], parts_[i], false);
+    else buffer.reset();
     if (buffer) continue;
-    submission->over(int(parts_.size() - i), no_command_buffer());
+    submission->over(int(parts_.size() - i), no_command_buffer());  // the first error stays
     return std::nullopt;
   }
 }
