@@ -2,6 +2,7 @@
 // rounded once. A thread has four elements, a group apart, so that neighbours read neighbours.
 #include "kernel.h"
 #include "float_math.h"
+#include "order.h"
 #include "shared/params/clamp.h"
 #include "shared/params/elementwise.h"
 
@@ -84,7 +85,7 @@ kernel void scale(device const T* x [[buffer(0)]], device T* out [[buffer(1)]],
   }
 }
 
-// Comparisons with NaN are false, so it stays.
+// What stays is moved, and NaN stays.
 template <class T>
 kernel void clamp_between(device const T* x [[buffer(0)]], device T* out [[buffer(1)]],
                           constant ClampParams& p [[buffer(PARAMS)]],
@@ -93,8 +94,13 @@ kernel void clamp_between(device const T* x [[buffer(0)]], device T* out [[buffe
   for (uint j = 0; j < ELEMENTS; ++j) {
     const uint i = element(group, index, j);
     if (i >= p.n) return;
-    const float v = widen(x[i % p.x_block]);
-    out[i] = narrow<T>(v < p.low ? p.low : p.high < v ? p.high : v);
+    const T own = x[i % p.x_block];
+    const u32 key = key_of(widen(own));
+    T to = own;
+    if (key == 0) to = narrow<T>(widen(own));
+    else if (key < key_of(p.low)) to = narrow<T>(p.low);
+    else if (key > key_of(p.high)) to = narrow<T>(p.high);
+    out[i] = to;
   }
 }
 

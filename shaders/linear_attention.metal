@@ -3,6 +3,7 @@
 // sums over the keys is exchanged. `Held`: the state stays in registers, up to 128 keys.
 #include "kernel.h"
 #include "lanes.h"
+#include "order.h"
 #include "shared/params/linear_attention.h"
 
 #define ROWS_A_GROUP 16
@@ -102,7 +103,7 @@ kernel void linear_attention(
     device const float* own_k = k + at * p.Dk;
     device const float* decays = alpha + gate * p.key_gates;
     const float b = beta[gate];
-    const bool changes = b != 0.0f, reads = changes && !p.add;
+    const bool changes = !is_zero(b), reads = changes && !p.add;
     if (p.decay_first) s.decay(decays, step);
     float u = 0.0f;
     if (reads) u = Exchange::sum16(s.dot(own_k), slots, index);

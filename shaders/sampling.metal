@@ -1,6 +1,7 @@
 // Draws, penalties and the policies of rows. All but the penalties' values are decided by integers
 // or by sums in the contract's order, so tokens are the CPU's.
 #include "kernel.h"
+#include "order.h"
 #include "shared/params/penalties.h"
 #include "shared/params/row_policy.h"
 #include "shared/params/rows.h"
@@ -14,7 +15,7 @@ static inline ulong element(uint group, uint index, uint j) {
 }
 // Above 0 and finite: the row is drawn, not the argmax taken.
 static inline bool draws_row(float factor) {
-  return factor > 0.0f && factor < INFINITY;
+  return is_inside(factor, INFINITY);
 }
 
 // ---------------------------------------------------------------- draws
@@ -131,7 +132,7 @@ kernel void penalty_apply(device const float* logits [[buffer(0)]],
   if (i >= p.vocab) return;
   const float rep = as_type<float>(scalars[0]), pres = as_type<float>(scalars[1]);
   const float freq = as_type<float>(scalars[2]);
-  const bool repeats = rep != 0.0f && rep != 1.0f;
+  const bool repeats = !is_zero(rep) && rep != 1.0f;
   out[i] = counts[i] ? penalised(logits[i], counts[i], repeats, rep, pres, freq) : logits[i];
 }
 
@@ -169,7 +170,8 @@ kernel void row_penalty_apply(device const float* logits [[buffer(0)]],
     if (i >= ulong(p.rows) * p.vocab) return;
     const uint row = uint(i / p.vocab);
     const float given = finite_or(repetition[row], 0.0f);
-    const float rep = given > 0.0f ? given : 1.0f;  // over 1 and times 1 change no bit
+    // Over 1 and times 1 change no bit.
+    const float rep = is_inside(given, INFINITY) ? given : 1.0f;
     out[i] = counts[i] ? penalised(logits[i], counts[i], true, rep, finite_or(presence[row], 0.0f),
                                    finite_or(frequency[row], 0.0f))
                        : logits[i];

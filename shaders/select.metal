@@ -3,6 +3,7 @@
 // the complement of the index, which grows as the index falls; no two entries are equal. The n-th
 // entry is found by digits of eight bits from the top, so nothing depends on who counts first.
 #include "kernel.h"
+#include "order.h"
 #include "shared/params/row_policy.h"
 #include "shared/params/rows.h"
 
@@ -14,12 +15,6 @@ struct Entry {
   u32 key, place;
 };
 
-// No arithmetic, which may flush a subnormal.
-static inline u32 key_of(float x) {
-  if (x != x) return 0;
-  const u32 whole = as_type<u32>(x), bits = whole == 0x80000000u ? 0 : whole;
-  return bits >> 31 ? ~bits : bits | 0x80000000u;
-}
 static inline Entry entry_of(float x, u32 index) {
   Entry e;
   e.key = key_of(x);
@@ -193,21 +188,23 @@ static inline float total128(device const float* x, uint width, threadgroup floa
   return lanes[0];
 }
 
-// Takes entries while their sum, added one after another, is below the target, `most` at most. The
-// last one taken is the cut; above_all() where none is.
-static inline Entry nucleus(device const float* x, uint width, float target, uint most,
+// Takes entries while their sum, added one after another, is below p * total, `most` at most. The
+// last one taken is the cut; above_all() where none is. A p that is subnormal takes one.
+static inline Entry nucleus(device const float* x, uint width, float p, float total, uint most,
                             threadgroup u32* keys, threadgroup u32* places,
                             threadgroup atomic_uint* counts, threadgroup uint* shared,
                             uint index) {
   Entry before = above_all(), last = above_all();
+  const float target = p * total;
+  if (!is_product_above_zero(p, total)) return last;
   float sum = 0.0f;
-  for (uint taken = 0; taken < most && sum < target;) {
+  for (uint taken = 0; taken < most && (taken == 0 || sum < target);) {
     const uint size = taken == 0 ? FIRST_BATCH : BATCH, n = min(size, most - taken);
     const Entry cut = nth(x, width, taken + n, counts, shared, index);
     sorted_batch(x, width, cut, before, size, keys, places, counts, index);
     if (index == 0) {
       uint i = 0;
-      for (; i < n && sum < target; ++i) sum = sum + x[~places[i]];
+      for (; i < n && (taken + i == 0 || sum < target); ++i) sum = sum + x[~places[i]];
       shared[0] = as_type<uint>(sum);
       shared[1] = i;
     }
@@ -231,10 +228,10 @@ kernel void top_p_mask_f32(device const float* x [[buffer(0)]], device float* ou
   threadgroup u32 keys[BATCH], places[BATCH];
   threadgroup float lanes[128];
   device const float* from = x + ulong(row) * p.width;
-  const float target = p.p * total128(from, p.width, lanes, index);
+  const float total = total128(from, p.width, lanes, index);
   const uint most = p.exact ? p.width : min(p.width, 128u);
   const Entry cut =
-      nucleus(from, p.width, target, most, keys, places, counts, shared, index);
+      nucleus(from, p.width, p.p, total, most, keys, places, counts, shared, index);
   write_mask(from, out + ulong(row) * p.width, p.width, cut, index);
 }
 
@@ -252,9 +249,9 @@ kernel void row_top_p_mask(device const float* x [[buffer(0)]], device const flo
   device const float* from = x + ulong(row) * width;
   Entry cut;
   cut.key = cut.place = 0;
-  if (p[row] > 0.0f && p[row] < 1.0f) {
-    const float target = p[row] * total128(from, width, lanes, index);
-    cut = nucleus(from, width, target, width, keys, places, counts, shared, index);
+  if (is_inside(p[row], 1.0f)) {
+    const float total = total128(from, width, lanes, index);
+    cut = nucleus(from, width, p[row], total, width, keys, places, counts, shared, index);
   }
   write_mask(from, out + ulong(row) * width, width, cut, index);
 }

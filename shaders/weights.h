@@ -8,6 +8,7 @@
 // codes as they are. Operands are aligned to their elements alone: elements are read one by one,
 // four at once where the address allows it.
 #pragma once
+#include "order.h"
 #include "product.h"
 
 template <class T>
@@ -83,7 +84,7 @@ struct FloatWeights {
 static inline float int4_weight(float s, float offset, bool zeros, uint code) {
   const float c = float(code);
   if (!zeros) return fma(s, c, offset);
-  return s == 0.0f ? offset : (c - offset) * s;
+  return is_zero(s) ? offset : (c - offset) * s;
 }
 
 // first_code and first: where the row begins in its first word and in its first group, 0 where
@@ -130,7 +131,7 @@ struct Int4Row {
   // What is added to s * code.
   inline float offset(uint g, float s) const {
     const float o = widen(offsets[g]);
-    return !zeros || s == 0.0f ? o : -o * s;
+    return !zeros || is_zero(s) ? o : -o * s;
   }
 };
 template <class P, bool Whole>

@@ -39,6 +39,13 @@ def live() -> dict[str, int]:
     return {name: int(n) for name, n in (line.rsplit(" ", 1) for line in lines)}
 
 
+def count(what: str) -> int:
+    """How often something happened so far; emu/metalemu.h says what is counted."""
+    counter = getattr(library(), f"metalemu_{what}")
+    counter.restype = ctypes.c_long
+    return counter()
+
+
 @pytest.fixture(autouse=True)
 def no_faults():
     """The emulator found no misuse of Metal, and nothing is left to fail."""

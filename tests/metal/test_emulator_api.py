@@ -209,7 +209,42 @@ def test_a_misaligned_offset_is_named(emu, two):
         e.send("setBuffer:offset:atIndex:", P(y), 0, 1)
         e.send("setBytes:length:atIndex:", ONE, 4, 2)
         e.send("dispatchThreadgroups:threadsPerThreadgroup:", Size(1, 1, 1), Size(8, 1, 1))
-    assert "offset 2, not a multiple of 4" in emu.taken()
+        e.send("setBuffer:offset:atIndex:", P(x), 0, 0)
+        # Macs with other GPUs than Apple's ask for up to 256 of constant memory.
+        e.send("setBuffer:offset:atIndex:", P(y), 16, 2)
+        e.send("dispatchThreadgroups:threadsPerThreadgroup:", Size(1, 1, 1), Size(8, 1, 1))
+    found = emu.taken()
+    assert "offset 2, not a multiple of 4" in found
+    assert "offset 16, not a multiple of 256" in found
+
+
+def test_a_blit_fills_whole_words(emu, two):
+    r, x, y = two
+    c = r.commands()
+    e = emu.msg(c.it, "blitCommandEncoder")
+    for location, length in ((0, 8), (2, 4), (4, 3), (0, 0)):
+        r = Range(location, length)
+        emu.msg(e, "fillBuffer:range:value:", P(x), r, ctypes.c_uint8(0), returns=None)
+    emu.msg(e, "endEncoding", returns=None)
+    c.finish()
+    assert emu.taken().count("not whole words") == 3
+
+
+def test_what_needs_a_newer_system_is_not_there(emu, run):
+    r = run()
+
+    def answers(selector):
+        s = P(emu.lib.sel_registerName(selector.encode()))
+        return emu.msg(r.device, "respondsToSelector:", s, returns=ctypes.c_bool)
+
+    assert answers("newResidencySetWithDescriptor:error:")
+    emu.mode(os=14)
+    assert not answers("newResidencySetWithDescriptor:error:")
+    assert answers("newCommandQueue")
+    options = emu.new("MTLCompileOptions")
+    emu.msg(options, "setMathMode:", 0, returns=None)
+    assert "need macOS 15" in emu.taken()
+    emu.release(options)
 
 
 def test_a_promise_of_whole_simdgroups_is_kept(emu, run):

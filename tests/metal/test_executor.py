@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from accel import _core
 from accel import tensor as T
-from driver import fail, library, live, no_faults, nothing_fails  # noqa: F401
+from driver import count, fail, library, live, no_faults, nothing_fails  # noqa: F401
 
 ROWS, WIDTH = 5, 48
 
@@ -49,6 +49,18 @@ def expected(arrays, times=2):
     return out
 
 
+def fresh_text(file):
+    """A shader's text, compiled anew because of one more line."""
+    done = subprocess.run(
+        [sys.executable, "-c", f"import embed_shaders as e; print(dict(e.flattened())[{file!r}])"],
+        cwd=os.path.join(os.path.dirname(__file__), "..", "..", "tools"),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout + f"// {os.urandom(8).hex()}\n"
+
+
 def bits(array):
     return np.asarray(array).reshape(-1).view(np.uint32).tolist()
 
@@ -71,6 +83,20 @@ def test_what_enumerate_lists_is_what_opens():
     # A software adapter is chosen by nobody who did not ask for one.
     assert accel.open_best().info.backend == "cpu"
     assert accel.open_best(allow_software=True).info.backend == "metal"
+
+
+def test_a_family_without_exchange_has_the_plain_rows():
+    library().metalemu_set_family(5)
+    try:
+        device = accel.open_metal()
+        assert device.info.isa == "plain" and "simd_groups" not in device.info.capabilities
+        plan, arrays = norms(accel.Runtime(device)), data()
+        assert {s.kernel for s in plan.selections()} == {"rms_norm_f32_plain"}
+        bound = bindings(device, arrays)
+        assert plan.submit(bound).wait()
+        assert bits(bound["y"].numpy()) == bits(expected(arrays))
+    finally:
+        library().metalemu_set_family(8)
 
 
 def test_without_a_device_there_is_a_note_and_a_refusal():
@@ -174,6 +200,56 @@ def test_each_refusal_of_the_driver_is_an_error_or_costs_nothing(what):
     assert live() == before
 
 
+def test_residency_is_settled_once_a_program_and_once_a_load():
+    device = accel.open_metal()
+    runtime, arrays = accel.Runtime(device), data()
+    commits, requests = count("residency_commits"), count("residency_requests")
+
+    def since():
+        nonlocal commits
+        before, commits = commits, count("residency_commits")
+        return commits - before
+
+    bound = bindings(device, arrays)
+    load = [device.buffer(arrays["x"]) for _ in range(100)]
+    assert since() == 0
+    plan = norms(runtime, times=3)
+    assert since() == 1
+    for _ in range(3):
+        assert plan.submit(bound).wait()
+    assert since() == 0
+    load += [device.buffer(arrays["x"]) for _ in range(100)]
+    assert plan.submit(bound).wait() and plan.submit(bound).wait()
+    assert since() == 1
+    assert count("residency_requests") - requests == 1
+    # What goes is given back with the next submission, or at once where it is much.
+    held = live()["MTLBuffer"]
+    load.clear()
+    assert live()["MTLBuffer"] == held and since() == 0
+    assert plan.submit(bound).wait()
+    assert live()["MTLBuffer"] == held - 200 and since() == 1
+    large = device.new_buffer(accel.U8, 64 << 20)
+    large.close()
+    del large
+    assert live()["MTLBuffer"] == held - 200 and since() == 1
+
+
+def test_a_system_without_residency_sets_and_math_modes():
+    library().metalemu_set_os(14)
+    try:
+        commits, arrays = count("residency_commits"), data()
+        _core._replace_shader("rms_norm.metal", fresh_text("rms_norm.metal"))
+        device = accel.open_metal()
+        bound = bindings(device, arrays)
+        assert norms(accel.Runtime(device)).submit(bound).wait()
+        assert bits(bound["y"].numpy()) == bits(expected(arrays))
+        assert count("residency_commits") == commits
+        assert "MTLResidencySet" not in live()
+    finally:
+        library().metalemu_set_os(15)
+        _core._replace_shader("rms_norm.metal", "")
+
+
 def test_too_large_and_out_of_memory_carry_their_numbers(device):
     most = device.info.limits["max_bytes"]
     with pytest.raises(accel.CapacityError) as e:
@@ -203,6 +279,20 @@ def test_a_shader_that_does_not_compile_gives_its_line_and_the_log(device):
     arrays, bound = data(), bindings(device, data())
     assert norms(accel.Runtime(device)).submit(bound).wait()
     assert bits(bound["y"].numpy()) == bits(expected(arrays))
+
+
+def test_a_kernel_that_takes_fewer_threads_than_it_is_launched_with_is_refused(device):
+    """As one whose registers do not suffice: a device says so when the pipeline is made."""
+    text = fresh_text("rms_norm.metal")
+    few = text.replace("kernel void", "kernel [[max_total_threads_per_threadgroup(64)]] void")
+    assert few != text
+    _core._replace_shader("rms_norm.metal", few)
+    try:
+        with pytest.raises(accel.CompileError, match="at most 64 threads .* must be 256") as e:
+            norms(accel.Runtime(device))
+        assert e.value.code == "compile" and "rms_norm" in str(e.value)
+    finally:
+        _core._replace_shader("rms_norm.metal", "")
 
 
 @pytest.mark.parametrize("what", ["library", "function", "pipeline"])
@@ -246,6 +336,58 @@ def test_a_failed_command_buffer_fails_its_fence_alone(device, code):
     assert e.value.code == "driver" and f"(code {code})" in str(e.value)
     assert plan.submit(bound).wait()
     assert bits(bound["y"].numpy()) == bits(expected(arrays))
+
+
+PARTS = (64, 512, 24)  # launches of the command buffers of so many norms
+
+
+@pytest.mark.parametrize("what", ["no_command_buffer", "encoder"])
+@pytest.mark.parametrize("nth", [1, 2, 3])
+@pytest.mark.parametrize("pooled", [False, True], ids=["own", "pool"])
+def test_behind_a_part_that_is_missing_nothing_runs(device, what, nth, pooled):
+    if what == "encoder":
+        device = accel.open_metal()  # a fill is an encoder, too
+    pool = device.new_transient_pool("pool") if pooled else None
+    options = {"pool": pool} if pooled else {}
+    plan = norms(accel.Runtime(device), times=sum(PARTS), **options)
+    arrays = data()
+    bound = bindings(device, arrays)
+    bound["y"].numpy()[:] = 7
+    dispatches, commits = count("dispatches"), count("commits")
+    fail(what, nth)
+    with pytest.raises(accel.DeviceError, match="gave no command buffer") as e:
+        plan.submit(bound).wait()
+    assert e.value.code == "driver"
+    assert count("commits") - commits == nth - 1
+    assert count("dispatches") - dispatches == sum(PARTS[: nth - 1])
+    assert (bound["y"].numpy() == 7).all()
+    # The next submission waits for what did run, and is whole.
+    assert plan.submit(bound).wait()
+    assert bits(bound["y"].numpy()) == bits(expected(arrays, sum(PARTS)))
+    assert count("commits") - commits == nth - 1 + len(PARTS)
+
+
+@pytest.mark.parametrize("nth", [1, 2, 3])
+def test_a_part_that_fails_fails_its_submission(device, nth):
+    plan, arrays = norms(accel.Runtime(device), times=sum(PARTS)), data()
+    bound = bindings(device, arrays)
+    fail("command_buffer=8", nth)
+    with pytest.raises(accel.DeviceError, match="out of memory"):
+        plan.submit(bound).wait()
+    nothing_fails()
+    assert plan.submit(bound).wait()
+    assert bits(bound["y"].numpy()) == bits(expected(arrays, sum(PARTS)))
+
+
+def test_a_command_buffer_has_only_so_much_to_do(device):
+    """A system stops one that takes seconds: a norm of so many rows gets its own."""
+    few, many = 2048, 1 << 15
+    for rows, buffers in ((few, 1), (many, 3)):
+        plan, arrays = norms(accel.Runtime(device), rows, times=3), data(rows)
+        bound, commits = bindings(device, arrays, rows), count("commits")
+        assert plan.submit(bound).wait()
+        assert count("commits") - commits == buffers
+        assert bits(bound["y"].numpy()) == bits(expected(arrays, 3))
 
 
 @pytest.mark.parametrize("code", [4, 11])
@@ -440,28 +582,70 @@ def test_a_trace_has_every_command(device, tmp_path):
 # ---------------------------------------------------------------- archive
 
 
-def test_pipelines_are_kept_in_an_archive(tmp_path):
-    def run():
-        device = accel.open_metal(cache=str(tmp_path))
-        assert norms(accel.Runtime(device)).submit(bindings(device, data())).wait()
-        return device
+def start(folder, times=2, also=False):
+    """A start of a process, as far as pipelines go: the device, with what it noted."""
+    device = accel.open_metal(cache=str(folder))
+    runtime = accel.Runtime(device)
+    assert norms(runtime, times=times).submit(bindings(device, data())).wait()
+    if also:
+        b = runtime.new_builder("also")
+        b.output("y", T.silu(b.input("x", accel.F32, [ROWS, WIDTH])))
+        b.compile()
+    return device
 
-    assert not run().notes
+
+def test_pipelines_are_kept_in_an_archive(tmp_path):
+    writes = count("archive_writes")
+    assert not start(tmp_path).notes
     (file,) = tmp_path.iterdir()
-    hits = library().metalemu_archive_hits()
-    assert not run().notes
-    assert library().metalemu_archive_hits() > hits
+    assert count("archive_writes") == writes + 1
+    # What is there is found there and not written again.
+    written, hits = file.stat(), count("archive_hits")
+    assert not start(tmp_path).notes and not start(tmp_path, times=3).notes
+    assert count("archive_hits") == hits + 2 and count("archive_writes") == writes + 1
+    now = file.stat()
+    assert (now.st_ino, now.st_mtime_ns) == (written.st_ino, written.st_mtime_ns)
+    # What is new is added to it.
+    one = set(file.read_text().splitlines())
+    assert not start(tmp_path, also=True).notes
+    assert count("archive_writes") == writes + 2
+    two = set(file.read_text().splitlines())
+    assert one < two and len(two) == len(one) + 1
+    assert not start(tmp_path, also=True).notes
+    assert count("archive_writes") == writes + 2 and list(tmp_path.iterdir()) == [file]
+
+
+def test_a_damaged_archive_is_written_anew(tmp_path):
+    start(tmp_path)
+    (file,) = tmp_path.iterdir()
+    good = file.read_bytes()
     file.write_bytes(b"broken")
-    (note,) = run().notes
+    (note,) = start(tmp_path).notes
     assert (note.backend, note.stage) == ("metal", "archive") and str(file) in note.error
-    assert not run().notes
+    assert "written anew" in note.error
+    assert file.read_bytes() == good
+    hits = count("archive_hits")
+    assert not start(tmp_path).notes
+    assert count("archive_hits") == hits + 1
+
+
+def test_another_system_has_an_archive_of_its_own(tmp_path):
+    """Its compiler is another."""
+    start(tmp_path)
+    library().metalemu_set_os(16)
+    try:
+        start(tmp_path)
+    finally:
+        library().metalemu_set_os(15)
+    assert len(list(tmp_path.iterdir())) == 2
 
 
 @pytest.mark.parametrize("what", ["archive_load", "archive_add", "archive_save"])
 def test_an_archive_that_fails_costs_a_note(tmp_path, what):
     for _ in range(2):
         fail(what, 0)
-        device = accel.open_metal(cache=str(tmp_path))
-        assert norms(accel.Runtime(device)).submit(bindings(device, data())).wait()
+        device = start(tmp_path)
         nothing_fails()
+        # Nor is a part of a file left behind.
+        assert all(f.suffix == ".archive" for f in tmp_path.iterdir())
     assert what == "archive_load" or [n.stage for n in device.notes] == ["archive"]

@@ -282,7 +282,7 @@ def test_p26_23_scalars_are_rewritten_at_each_submission(isa, rng):
     g = Graph(runtime)
     g.output("out", T.softmax(T.scale(g.port("x", logits), g.scalar("t", 1.0))))
     plan = g.builder.compile()
-    assert "softmax_f32" in kernels_of(plan)
+    assert any(k.startswith("softmax_f32") for k in kernels_of(plan))
     first = run(runtime.device, g, plan)["out"]
     g.scalars["t"] = ("f32", 3.0)
     assert scalar_values(g)["t"].f32 == 3.0

@@ -12,9 +12,11 @@ namespace accel::metal {
 
 namespace fs = std::filesystem;
 
-// One file for a device and a state of the shaders: what others compiled is never taken for it.
+// One file for a device, a system, whose compiler it was, and a state of the shaders: what others
+// compiled is never taken for it.
 static std::string file_name(MTL::Device* device) {
-  const std::string what = shader_digest() + "\n" + text(device->name());
+  const std::string system = text(NS::ProcessInfo::processInfo()->operatingSystemVersionString());
+  const std::string what = shader_digest() + "\n" + text(device->name()) + "\n" + system;
   return "accel-metal-" + hex_of(sha256(what)).substr(0, 16) + ".archive";
 }
 
@@ -29,6 +31,7 @@ Archive::Archive(Ref<MTL::Device> device, const std::string& folder) : device_(d
   std::string why;
   if (fs::exists(path_, failed)) {
     archive_ = open(path_, why);
+    loaded_ = bool(archive_);
     if (!archive_) note(path_ + " was not readable and is written anew: " + why);
   }
   if (!archive_) archive_ = open("", why);
@@ -64,12 +67,14 @@ void Archive::save() {
   const std::string part = path_ + "." + std::to_string(getpid()) + ".part";
   NS::Error* error = nullptr;
   std::error_code failed;
-  if (!archive_->serializeToURL(NS::URL::fileURLWithPath(text(part)), &error)) {
+  if (archive_->serializeToURL(NS::URL::fileURLWithPath(text(part)), &error)) {
+    fs::rename(part, path_, failed);
+    if (!failed) return;
+    note(path_ + " was not written: " + failed.message());
+  } else {
     note(path_ + " was not written: " + text(error));
-    return;
   }
-  fs::rename(part, path_, failed);
-  if (failed) note(path_ + " was not written: " + failed.message());
+  fs::remove(part, failed);
 }
 
 }  // namespace accel::metal

@@ -15,7 +15,11 @@ class Archive {
   Archive(Ref<MTL::Device> device, const std::string& folder);
   // Makes a pipeline of this descriptor come out of the archive where it is there.
   void look_in(MTL::ComputePipelineDescriptor* descriptor) const;
+  // Whether it came from a file, so that something may be found in it.
+  bool loaded() const { return loaded_; }
+  // Compiles it into the archive.
   void add(const MTL::ComputePipelineDescriptor* descriptor);
+  // Writes the file where something was added since.
   void save();
   const std::vector<ProbeNote>& notes() const { return notes_; }
 
@@ -26,7 +30,7 @@ class Archive {
   const Ref<MTL::Device> device_;
   std::string path_;  // empty: nothing is kept
   Ref<MTL::BinaryArchive> archive_;
-  bool changed_ = false;
+  bool loaded_ = false, changed_ = false;
   std::vector<ProbeNote> notes_;
 };
 

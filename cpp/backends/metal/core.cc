@@ -35,9 +35,8 @@ std::shared_ptr<void> Core::allocate(int64_t bytes, const std::string& what) {
   check_bytes(bytes, max_bytes, what);
   const Scope scope;
   Ref<MTL::Buffer> buffer;
-  // newBuffer clears what it gives.
-  if (!allocation_must_fail())
-    buffer = adopt(device->newBuffer(NS::UInteger(std::max<int64_t>(bytes, 4)), kOptions));
+  // newBuffer clears what it gives. Whole words, which is what a blit fills.
+  if (!allocation_must_fail()) buffer = adopt(device->newBuffer(whole_words(bytes), kOptions));
   if (!buffer) throw out_of_memory(bytes, max_bytes, what);
   void* host = buffer->contents();
   residency->add(buffer.get());

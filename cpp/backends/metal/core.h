@@ -34,6 +34,10 @@ std::shared_ptr<T> own(T* object) {
           }};
 }
 
+// The length of a buffer for so many bytes.
+inline NS::UInteger whole_words(int64_t bytes) {
+  return NS::UInteger(std::max<int64_t>((bytes + 3) / 4, 1) * 4);
+}
 // The MTLBuffer of memory that Core::allocate gave.
 MTL::Buffer* buffer_of(const std::shared_ptr<void>& memory);
 

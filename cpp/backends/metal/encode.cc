@@ -10,13 +10,7 @@ namespace accel::metal {
 
 namespace {
 
-// A first part is short, so that the device starts while the rest is encoded.
-constexpr size_t kFirstPart = 64, kPart = 512;
 constexpr size_t kPlaces = 31;
-
-size_t end_of_part(size_t first, size_t n) {
-  return std::min(n, first + (first ? kPart : kFirstPart));
-}
 
 }  // namespace
 
@@ -86,9 +80,9 @@ bool MetalProgram::encode_fill(MTL::CommandBuffer* buffer, const Execution& e,
   if (stream.used) to->waitForFence(stream.fence.get());
   const auto byte = uint8_t(core_->options.debug_fill);
   if (arena_bytes_)
-    to->fillBuffer(buffer_of(e.arena), NS::Range(0, NS::UInteger(arena_bytes_)), byte);
+    to->fillBuffer(buffer_of(e.arena), NS::Range(0, whole_words(arena_bytes_)), byte);
   if (scratch_bytes_)
-    to->fillBuffer(buffer_of(scratch_), NS::Range(0, NS::UInteger(scratch_bytes_)), byte);
+    to->fillBuffer(buffer_of(scratch_), NS::Range(0, whole_words(scratch_bytes_)), byte);
   to->updateFence(stream.fence.get());
   to->endEncoding();
   return true;
@@ -123,21 +117,29 @@ static Error no_command_buffer() {
 // What the completed handlers of one submission share.
 class MetalProgram::Submission {
  public:
-  Submission(std::shared_ptr<Core> core, std::unique_ptr<TransientPool::Claim> claim, Done done,
-             int parts)
-      : core_(std::move(core)), claim_(std::move(claim)), done_(std::move(done)), left_(parts) {}
+  Submission(std::shared_ptr<Core> core, std::shared_ptr<Stream> stream,
+             std::unique_ptr<TransientPool::Claim> claim, Done done, int parts)
+      : core_(std::move(core)),
+        stream_(std::move(stream)),
+        claim_(std::move(claim)),
+        done_(std::move(done)),
+        left_(parts) {}
   // Where encoding threw, parts are missing: what was committed is over, and run() gives the error.
   ~Submission() {
     if (done_) end();
   }
-  void part_over(std::optional<Error> error) {
+  void over(int parts, std::optional<Error> error) {
     {
       std::lock_guard<std::mutex> lock(mutex_);
       if (error && !error_) error_ = std::move(error);
     }
-    if (left_.fetch_sub(1, std::memory_order_acq_rel) == 1) end();
+    if (left_.fetch_sub(parts, std::memory_order_acq_rel) == parts) end();
   }
-  void part_over(MTL::CommandBuffer* buffer) { part_over(error_of(buffer, *core_)); }
+  void over(MTL::CommandBuffer* buffer) { over(1, error_of(buffer, *core_)); }
+  bool failed() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return error_.has_value();
+  }
 
  private:
   void end() {
@@ -146,6 +148,7 @@ class MetalProgram::Submission {
     done(std::move(error_));
   }
   const std::shared_ptr<Core> core_;
+  const std::shared_ptr<Stream> stream_;  // whose fence nothing else holds
   std::unique_ptr<TransientPool::Claim> claim_;
   Done done_;
   std::mutex mutex_;
@@ -156,30 +159,28 @@ class MetalProgram::Submission {
 std::optional<Error> MetalProgram::run(const Execution& e) {
   auto claim = std::make_unique<TransientPool::Claim>(shared_arena_, e.queue);
   if (claim->refused()) return claim->refused();
-  Stream& stream = *static_cast<MetalQueue*>(e.queue)->stream;
+  const std::shared_ptr<Stream> held = static_cast<MetalQueue*>(e.queue)->stream;
+  Stream& stream = *held;
   const Scope scope;
+  core_->residency->commit();
   write_scalars(e);
   if (core_->options.check || e.command_ns) return run_in_steps(e, stream);
-  const size_t n = steps_.size();
-  auto buffer = encode(e, stream, 0, end_of_part(0, n), fills());
+  auto buffer = encode(e, stream, 0, parts_[0], fills());
   if (!buffer) return no_command_buffer();
-  const int parts = 1 + int((n - end_of_part(0, n) + kPart - 1) / kPart);
-  const auto submission =
-      std::make_shared<Submission>(core_, std::move(claim), e.later.take(), parts);
-  const MTL::HandlerFunction over = [submission](MTL::CommandBuffer* b) {
-    submission->part_over(b);
-  };
-  // From here on the last part ends the submission, whatever happens.
-  for (size_t first = 0;;) {
-    if (buffer) {
-      buffer->addCompletedHandler(over);
-      buffer->commit();
-    } else {
-      submission->part_over(no_command_buffer());
-    }
-    first = end_of_part(first, n);
-    if (first >= n) return std::nullopt;
-    buffer = encode(e, stream, first, end_of_part(first, n), false);
+  const auto submission = std::make_shared<Submission>(core_, held, std::move(claim),
+                                                       e.later.take(), int(parts_.size()));
+  const MTL::HandlerFunction over = [submission](MTL::CommandBuffer* b) { submission->over(b); };
+  // From here on the last part ends the submission, whatever happens. Where a part fails or has no
+  // buffer, none behind it is committed: it would read what was never computed.
+  for (size_t i = 0;;) {
+    buffer->addCompletedHandler(over);
+    buffer->commit();
+    if (++i == parts_.size()) return std::nullopt;
+    if (!submission->failed()) buffer = encode(e, stream, parts_[i - 1], parts_[i], false);
+    else buffer.reset();
+    if (buffer) continue;
+    submission->over(int(parts_.size() - i), no_command_buffer());  // the first error stays
+    return std::nullopt;
   }
 }
 

@@ -1,8 +1,11 @@
 // metal-cpp, and the few words in which the files of this folder use it. Included by them alone.
 #pragma once
+// What metal-cpp, depending on its version, uses and leaves to the system.
+#include <dispatch/dispatch.h>
+#include <mach/mach.h>
 #include <objc/message.h>
 #include <objc/runtime.h>
-#include <cmath>  // metal-cpp uses INFINITY and leaves the header to the system
+#include <cmath>
 
 #include <Foundation/Foundation.hpp>
 #include <Metal/Metal.hpp>

@@ -32,6 +32,23 @@ Ref<MTL::Library> Pipelines::library_of(const std::string& function) {
   return library;
 }
 
+// Null, and why, where it cannot be had.
+Ref<MTL::ComputePipelineState> Pipelines::make(MTL::ComputePipelineDescriptor* descriptor,
+                                               std::string& why) {
+  NS::Error* error = nullptr;
+  const auto with = [&](MTL::PipelineOption option) {
+    return adopt(device_->newComputePipelineState(descriptor, option, nullptr, &error));
+  };
+  archive_.look_in(descriptor);
+  if (archive_.loaded())
+    if (auto kept = with(MTL::PipelineOptionFailOnBinaryArchiveMiss)) return kept;
+  archive_.add(descriptor);  // first, so that it is compiled once: the next call finds it there
+  error = nullptr;
+  auto made = with(MTL::PipelineOptionNone);
+  if (!made) why = text(error);
+  return made;
+}
+
 Ref<MTL::ComputePipelineState> Pipelines::get(const std::string& function, uint32_t threads) {
   std::lock_guard<std::mutex> lock(mutex_);
   auto& pipeline = made_[{function, threads}];
@@ -45,17 +62,17 @@ Ref<MTL::ComputePipelineState> Pipelines::get(const std::string& function, uint3
   descriptor->setComputeFunction(entry.get());
   // So that the compiler leaves registers for all of them.
   descriptor->setMaxTotalThreadsPerThreadgroup(threads);
-  archive_.look_in(descriptor.get());
-  NS::Error* error = nullptr;
-  auto made = adopt(
-      device_->newComputePipelineState(descriptor.get(), MTL::PipelineOptionNone, nullptr, &error));
-  if (!made) throw compile_error(file, function + ": " + text(error));
+  std::string why;
+  auto made = make(descriptor.get(), why);
+  if (!made) throw compile_error(file, function + ": " + why);
   const auto most = made->maxTotalThreadsPerThreadgroup(), width = made->threadExecutionWidth();
-  if (most < threads || width != 32)
+  // Where groups exchange values all are of 32. Elsewhere kernels only wait for theirs, and a wider
+  // one waits for more.
+  if (most < threads || width == 0 || width % 32)
     throw compile_error(file, function + ": a group is at most " + std::to_string(most) +
                                   " threads in SIMD groups of " + std::to_string(width) +
-                                  " and must be " + std::to_string(threads) + " in those of 32");
-  archive_.add(descriptor.get());
+                                  " and must be " + std::to_string(threads) +
+                                  " in those of a multiple of 32");
   pipeline = std::move(made);
   return pipeline;
 }

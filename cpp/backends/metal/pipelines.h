@@ -23,6 +23,7 @@ class Pipelines {
 
  private:
   Ref<MTL::Library> library_of(const std::string& function);
+  Ref<MTL::ComputePipelineState> make(MTL::ComputePipelineDescriptor* descriptor, std::string& why);
 
   const Ref<MTL::Device> device_;
   mutable std::mutex mutex_;

@@ -8,6 +8,12 @@ namespace accel::metal {
 
 // Of parameters and scalars: enough for constant memory of every family.
 static constexpr size_t kConstantAlign = 256;
+// Launches of a command buffer. The first is short, so that the device starts while the rest is
+// encoded.
+static constexpr size_t kFirstPart = 64, kPart = 512;
+// A system stops a command buffer that keeps the device for seconds. At 50 GB/s this is a tenth of
+// one, and with two int4 weights a byte, 32 rows at once, some 2^39 operations.
+static constexpr int64_t kPartBytes = int64_t(4) << 30;
 
 MetalProgram::MetalProgram(std::shared_ptr<Core> core, const PlanData& plan, TransientPoolPtr pool)
     : core_(std::move(core)), shared_arena_(std::move(pool)) {
@@ -20,10 +26,12 @@ MetalProgram::MetalProgram(std::shared_ptr<Core> core, const PlanData& plan, Tra
     if (core_->options.check) add_check(plan, i);
   }
   leave_out_barrier();
+  cut();
   core_->pipelines.save();
   allocate(plan, constants);
   // Last: a program that fails to be made has changed nothing of the pool.
   if (shared_arena_) shared_arena_->join(arena_bytes_);
+  core_->residency->commit();
   core_->live_programs.fetch_add(1, std::memory_order_acq_rel);
 }
 
@@ -39,6 +47,22 @@ static int64_t add_constants(std::vector<uint8_t>& constants, const uint32_t* wo
   constants.resize(at + n * sizeof(uint32_t));
   std::memcpy(&constants[at], words, n * sizeof(uint32_t));
   return int64_t(at);
+}
+
+// About what a command moves between memory and the device. A product reads its weight once for so
+// many rows, so this grows with its arithmetic too.
+static int64_t bytes_of(const Call& call) {
+  constexpr int64_t kRowsTogether = 32;
+  int64_t bytes = 0;
+  for (const In& in : call.in)
+    if (in.present) bytes += in.shape.elements() * size_of(in.dtype);
+  for (const Type& result : call.results) bytes += result.bytes();
+  if (call.results.empty() || call.results[0].shape.rank() == 0) return bytes;
+  const Shape& shape = call.results[0].shape;
+  const int64_t rows = shape.elements() / std::max<int64_t>(shape.back(), 1);
+  const int64_t times = std::max<int64_t>((rows + kRowsTogether - 1) / kRowsTogether, 1);
+  // Bounded, so that no sum of them overflows.
+  return std::min(bytes, kPartBytes) * std::min(times, int64_t(1) << 20);
 }
 
 void MetalProgram::add_launches(const PlanData& plan, int command,
@@ -64,9 +88,26 @@ void MetalProgram::add_launches(const PlanData& plan, int command,
     step.scratch = c.launches.scratch ? c.scratch_offset : -1;
     step.command = command;
     step.barrier = first ? c.barrier_before : launch.waits;
+    step.bytes = first ? bytes_of(plan.steps[size_t(c.step)].call) : 0;
     first = false;
     steps_.push_back(std::move(step));
   }
+}
+
+void MetalProgram::cut() {
+  size_t begin = 0;
+  int64_t bytes = 0;
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    const bool full =
+        i - begin >= (begin ? kPart : kFirstPart) || bytes > kPartBytes - steps_[i].bytes;
+    if (full && i > begin) {
+      parts_.push_back(i);
+      begin = i;
+      bytes = 0;
+    }
+    bytes += steps_[i].bytes;
+  }
+  parts_.push_back(steps_.size());  // also of a plan that launches nothing
 }
 
 void MetalProgram::leave_out_barrier() {

@@ -30,7 +30,8 @@ class MetalProgram : public Program {
     size_t operand, operands;          // of operands_, bound from index 0 on
     int64_t params, scalars, scratch;  // offsets, or -1
     int command;
-    bool barrier;  // waits for the launches before it
+    bool barrier;   // waits for the launches before it
+    int64_t bytes;  // about what its command moves; 0 behind the first of the command
   };
   struct Scalar {
     int64_t at;  // in the constants
@@ -41,6 +42,7 @@ class MetalProgram : public Program {
   void add_launches(const PlanData& plan, int command, std::vector<uint8_t>& constants);
   void add_operands(const PlanData& plan, const Command& command, const Launch& launch);
   void add_check(const PlanData& plan, int command);
+  void cut();
   void leave_out_barrier();
   void allocate(const PlanData& plan, const std::vector<uint8_t>& constants);
   void write_scalars(const Execution& execution) const;
@@ -59,7 +61,8 @@ class MetalProgram : public Program {
   const std::shared_ptr<Core> core_;
   const TransientPoolPtr shared_arena_;
   std::vector<Step> steps_;
-  bool first_waits_ = true;  // for what was submitted before; tests alone switch it off
+  std::vector<size_t> parts_;  // where each command buffer's steps end
+  bool first_waits_ = true;    // for what was submitted before; tests alone switch it off
   std::vector<Operand> operands_;
   std::vector<Scalar> scalars_;
   std::vector<std::optional<DataCheck>> checks_;  // by command; empty without check=True

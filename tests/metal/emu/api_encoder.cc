@@ -42,7 +42,7 @@ struct Encoder : Labelled<T> {
     return &encoded->commands.back();
   }
   void fence(Command::Kind kind, Obj* f) {
-    buffer->keep_alive(f);
+    if (buffer->retains) buffer->keep_alive(f);
     if (Command* c = add(kind)) c->fence = f;
   }
   CommandBuffer* buffer;
@@ -175,6 +175,8 @@ void copy(Blit* e, Buffer* from, UInt at, Buffer* to, UInt place, UInt n) {
 void fill(Blit* e, Buffer* b, Range r, uint8_t v) {
   if (r.location + r.length > b->length)
     return report("validation", "a blit fill past the end of a buffer");
+  if (!r.length || r.location % 4 || r.length % 4)
+    report("validation", "a blit fill of %zu bytes at %zu: not whole words", r.length, r.location);
   Command* c = e->add(Command::kCall);
   if (!c) return;
   e->use(b, true);

@@ -97,6 +97,11 @@ void reflect(const Pipeline& p, Obj** out) {
   *out = autorelease(r);
 }
 
+// What an archive knows a pipeline by.
+std::string key_of(const Function& f, const PipelineDescriptor* d) {
+  return f.kernel->identity() + " " + std::to_string(d->max_threads);
+}
+
 Obj* new_pipeline(Function* f, PipelineDescriptor* d, UInt options, Obj** reflection, Obj** e) {
   long code = 1;
   if (!f || must_fail("pipeline", &code)) {
@@ -106,7 +111,7 @@ Obj* new_pipeline(Function* f, PipelineDescriptor* d, UInt options, Obj** reflec
   bool hit = false;
   if (d && d->archives)
     for (Obj* a : d->archives->items)
-      hit |= static_cast<Archive*>(a)->kernels.count(f->kernel->identity()) != 0;
+      hit |= static_cast<Archive*>(a)->kernels.count(key_of(*f, d)) != 0;
   if (hit) ++counters().archive_hits;
   if (!hit && options & 4) {  // MTLPipelineOptionFailOnBinaryArchiveMiss
     set_error(e, "the binary archives do not hold '" + f->kernel->name + "'", kPipelineDomain, 2);
@@ -128,9 +133,14 @@ void register_options() {
   allocatable<CompileOptions>();
   method<CompileOptions>("setFastMathEnabled:",
                          [](CompileOptions* o, Sel, bool v) { o->fast = o->fast_functions = v; });
-  method<CompileOptions>("setMathMode:", [](CompileOptions* o, Sel, long v) { o->fast = v == 2; });
-  method<CompileOptions>("setMathFloatingPointFunctions:",
-                         [](CompileOptions* o, Sel, long v) { o->fast_functions = v == 0; });
+  method<CompileOptions>("setMathMode:", [](CompileOptions* o, Sel, long v) {
+    if (settings().os < 15) report("availability", "math modes need macOS 15");
+    o->fast = v == 2;
+  });
+  method<CompileOptions>("setMathFloatingPointFunctions:", [](CompileOptions* o, Sel, long v) {
+    if (settings().os < 15) report("availability", "math modes need macOS 15");
+    o->fast_functions = v == 0;
+  });
   method<CompileOptions>("setOptimizationLevel:", [](CompileOptions*, Sel, long) {});
   method<CompileOptions>("setPreserveInvariance:", [](CompileOptions*, Sel, bool) {});
   method<CompileOptions>("setLanguageVersion:",
@@ -272,7 +282,10 @@ bool save_archive(Archive* a, NSURL* url, Obj** e) {
     f << kArchiveHead << "\n";
     for (auto& k : a->kernels) f << k << "\n";
     f.flush();
-    if (f) return true;
+    if (f) {
+      ++counters().archive_writes;
+      return true;
+    }
   }
   set_error(e, "the archive cannot be written", kArchiveDomain, 4);
   return false;
@@ -292,7 +305,7 @@ void register_archives() {
                       set_error(e, "the pipeline cannot be added", kArchiveDomain, 3);
                       return false;
                     }
-                    a->kernels.insert(d->function->kernel->identity());
+                    a->kernels.insert(key_of(*d->function, d));
                     return true;
                   });
   method<Archive>("serializeToURL:error:",

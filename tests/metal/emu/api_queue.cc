@@ -73,6 +73,10 @@ Obj* error_of(CommandBuffer* c) {
   return autorelease(e);
 }
 
+Obj* new_commands(Queue* q, bool retains) {
+  return must_fail("no_command_buffer") ? nullptr : autorelease(new CommandBuffer(q, retains));
+}
+
 void register_queues() {
   method<Device>("newCommandQueue",
                  [](Device*, Sel) -> Obj* { return must_fail("queue") ? nullptr : new Queue; });
@@ -81,14 +85,13 @@ void register_queues() {
   });
   has_label<Queue>();
   has_device<Queue>();
-  method<Queue>("commandBuffer",
-                [](Queue* q, Sel) { return autorelease(new CommandBuffer(q, true)); });
+  method<Queue>("commandBuffer", [](Queue* q, Sel) { return new_commands(q, true); });
   method<Queue>("commandBufferWithUnretainedReferences",
-                [](Queue* q, Sel) { return autorelease(new CommandBuffer(q, false)); });
+                [](Queue* q, Sel) { return new_commands(q, false); });
   method<Queue>("commandBufferWithDescriptor:", [](Queue* q, Sel, BufferDescriptor* d) {
-    auto* c = new CommandBuffer(q, d->retains);
-    c->reports_encoders = d->errors & 1;
-    return autorelease(c);
+    Obj* c = new_commands(q, d->retains);
+    if (c) static_cast<CommandBuffer*>(c)->reports_encoders = d->errors & 1;
+    return c;
   });
   using D = BufferDescriptor;
   allocatable<D>();
@@ -122,6 +125,7 @@ void register_buffers() {
   method<C>("commit", [](C* c, Sel) {
     if (c->open) return report("encoder", "commit with an encoder still open");
     if (c->status) return report("validation", "a command buffer is committed twice");
+    ++counters().commits;
     Gpu::get().commit(c);
   });
   method<C>("waitUntilCompleted", [](C* c, Sel) {

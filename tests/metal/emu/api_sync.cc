@@ -140,8 +140,14 @@ void register_sets() {
     for (Obj* o : s->committed) sum += static_cast<Buffer*>(o)->length;
     return sum;
   });
-  method<S>("commit", [](S* s, Sel) { s->commit(); });
-  method<S>("requestResidency", [](S* s, Sel) { s->requested = true; });
+  method<S>("commit", [](S* s, Sel) {
+    ++counters().residency_commits;
+    s->commit();
+  });
+  method<S>("requestResidency", [](S* s, Sel) {
+    ++counters().residency_requests;
+    s->requested = true;
+  });
   method<S>("endResidency", [](S* s, Sel) { s->requested = false; });
 }
 

@@ -32,6 +32,18 @@ constexpr uintptr_t kOwnStack = 1;  // choose(): start the current lane where th
 void fiber_entry() {
   worker->fiber();
 }
+// The mode of this thread's vector unit, which fibers share, while a group runs.
+class Flushing {
+ public:
+  Flushing() : before_(__builtin_ia32_stmxcsr()) {
+    if (settings().flush) __builtin_ia32_ldmxcsr(before_ | 0x8040);  // of results, of operands
+  }
+  ~Flushing() { __builtin_ia32_ldmxcsr(before_); }
+  Flushing(const Flushing&) = delete;
+
+ private:
+  const unsigned before_;
+};
 }  // namespace
 
 Worker::Worker() {
@@ -274,6 +286,7 @@ bool Worker::release_barrier() {
 }
 
 void Worker::run_group(const Dispatch& d, const Node& n, unsigned index) {
+  const Flushing flushing;
   worker = this;
   node = &n;
   begin(d, index);

@@ -198,6 +198,9 @@ void register_process() {
   method<NSProcessInfo>("operatingSystemVersion", [](NSProcessInfo*, Sel) {
     return Version{settings().os, 0, 0};
   });
+  method<NSProcessInfo>("operatingSystemVersionString", [](NSProcessInfo*, Sel) {
+    return string_object("Version " + std::to_string(settings().os) + ".0 (emulated)");
+  });
   method<NSProcessInfo>("processorCount", [](NSProcessInfo*, Sel) {
     return static_cast<uintptr_t>(std::thread::hardware_concurrency());
   });

@@ -62,6 +62,7 @@ std::string hex(size_t h) {
   snprintf(id, sizeof id, "%016zx", h);
   return id;
 }
+// Whether subnormals are flushed is asked for at run time, so compilers may assume neither.
 // Contraction is off unless fast math asks for it; the vector units must fuse and narrow in
 // hardware, or fma() and half become calls.
 std::string compile_flags() {
@@ -69,6 +70,7 @@ std::string compile_flags() {
                       home() +
                       "/shim -Xclang -ffloat16-excess-precision=none"
                       " -Xclang -fbfloat16-excess-precision=none"
+                      " -fdenormal-fp-math=dynamic"
                       " -Xclang -cl-single-precision-constant -Wall -Werror=vla"
                       " -Wno-unknown-attributes -Wno-duplicate-decl-specifier"
                       " -Wno-user-defined-literals -Wno-reserved-user-defined-literal -Wno-unused"

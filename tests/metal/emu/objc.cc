@@ -79,8 +79,9 @@ const bool registered = [] {
   method<NSObject>("init", [](Obj* o, Sel) { return o; });
   method<NSObject>("hash", [](Obj* o, Sel) { return reinterpret_cast<uintptr_t>(o); });
   method<NSObject>("isEqual:", [](Obj* o, Sel, Obj* p) { return o == p; });
-  method<NSObject>("respondsToSelector:",
-                   [](Obj* o, Sel, Sel what) { return find(*o->cls, what) != nullptr; });
+  method<NSObject>("respondsToSelector:", [](Obj* o, Sel, Sel what) {
+    return find(*o->cls, what) != nullptr && since(what) <= settings().os;
+  });
   method<NSObject>("methodSignatureForSelector:", [](Obj*, Sel, Sel) -> Obj* { return nullptr; });
   class_method<NSObject>("alloc", [](Obj* o, Sel) -> Obj* {
     auto* c = static_cast<ClassInfo*>(o);

@@ -65,6 +65,9 @@ unsigned number(const char* name, unsigned otherwise) {
   return digits == v.npos ? otherwise : atoi(v.c_str() + digits);
 }
 
+constexpr const char* kSince15[] = {"newResidencySetWithDescriptor:error:", "addResidencySet:",
+                                    "setMathMode:", "setMathFloatingPointFunctions:"};
+
 }  // namespace
 
 std::string environment(const char* name, const char* otherwise) {
@@ -76,6 +79,7 @@ Settings& settings() {
   static Settings* s = [] {
     auto* made = new Settings;
     made->check = number("MSLEMU_CHECK", 0) == 1;
+    made->flush = number("MSLEMU_FLUSH", 0) == 1;
     made->seed = number("MSLEMU_SEED", 1);
     made->family = number("MSLEMU_FAMILY", 8);
     made->os = number("MSLEMU_OS", 15);
@@ -114,6 +118,12 @@ unsigned fault_epoch() {
   return faults().epoch;
 }
 
+unsigned since(const char* selector) {
+  for (const char* one : kSince15)
+    if (!strcmp(one, selector)) return 15;
+  return 0;
+}
+
 bool must_fail(const char* what, long* code) {
   Failures& f = failures();
   std::lock_guard<std::mutex> lock(f.m);
@@ -132,6 +142,9 @@ extern "C" {
 void metalemu_set_check(int on) {
   emu::settings().check = on != 0;
   emu::forget_order();
+}
+void metalemu_set_flush(int on) {
+  emu::settings().flush = on != 0;
 }
 void metalemu_set_seed(unsigned seed) {
   emu::settings().seed = seed;
@@ -170,6 +183,18 @@ void metalemu_clear_faults(void) {
 }
 long metalemu_archive_hits(void) {
   return emu::counters().archive_hits;
+}
+long metalemu_archive_writes(void) {
+  return emu::counters().archive_writes;
+}
+long metalemu_commits(void) {
+  return emu::counters().commits;
+}
+long metalemu_residency_commits(void) {
+  return emu::counters().residency_commits;
+}
+long metalemu_residency_requests(void) {
+  return emu::counters().residency_requests;
 }
 long metalemu_compiles(void) {
   return emu::counters().compiles;

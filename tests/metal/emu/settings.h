@@ -6,7 +6,7 @@
 namespace emu {
 
 struct Settings {
-  std::atomic<bool> check;
+  std::atomic<bool> check, flush;
   std::atomic<unsigned> seed, family, os, threads, patience_ms, grace_ms;
 };
 Settings& settings();
@@ -19,11 +19,15 @@ __attribute__((format(printf, 2, 3))) void report(const char* kind, const char* 
 // Grows when the faults are cleared: what was said once may be said again.
 unsigned fault_epoch();
 
+// The macOS from whose version on objects answer to a selector: 15, or 0 for any.
+unsigned since(const char* selector);
+
 // Whether this call of that kind must fail. `code`: of the error asked for, or 1.
 bool must_fail(const char* what, long* code = nullptr);
 
 struct Counters {
-  std::atomic<long> archive_hits{0}, compiles{0}, dispatches{0};
+  std::atomic<long> archive_hits{0}, archive_writes{0}, compiles{0}, dispatches{0};
+  std::atomic<long> commits{0}, residency_commits{0}, residency_requests{0};
 };
 Counters& counters();
 
