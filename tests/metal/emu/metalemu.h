@@ -36,6 +36,10 @@ long metalemu_archive_hits(void);
 long metalemu_compiles(void);
 long metalemu_dispatches(void);
 
+// Names of the kernels that ran in check mode, or outside of it, since the last clear; one a line.
+const char* metalemu_ran_text(int check);
+void metalemu_clear_ran(void);
+
 #ifdef __cplusplus
 }
 #endif

@@ -26,6 +26,8 @@ struct Counters {
   std::atomic<long> archive_hits{0}, compiles{0}, dispatches{0};
 };
 Counters& counters();
+// Remembers that a kernel ran, in check mode or outside of it.
+void note_run(const std::string& kernel, bool check);
 
 // Called when check mode or the order changes, between submissions.
 void forget_order();
