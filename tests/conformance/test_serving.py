@@ -1,20 +1,15 @@
 """A paged serving loop: whatever the batch, chunks, pages and neighbours, a request gets the
 bits of its solo run; blocks are lent, exhausted and given back."""
 
-import dataclasses
-
 import accel
 import numpy as np
 import pytest
 import tiny
 from accel import tensor as T
-from conftest import by_device, open_runtime
+from conftest import open_runtime
 from serving import Request, Server, TinyModel
 
 SIZE = tiny.Size()
-# A step takes an emulated GPU tenths of a second, so it serves fewer requests of a smaller model.
-SMALL = dataclasses.replace(SIZE, hidden=32, heads=2, kv_heads=1, ffn=32)
-REQUESTS, FEW = 200, 24
 BLOCK = 8
 
 
@@ -30,25 +25,25 @@ def requests(rng, count: int) -> list[Request]:
                 temperature=0.0 if greedy else float(np.float32(rng.uniform(0.5, 1.5))),
                 top_k=int(rng.choice([0, 3, 200])),
                 top_p=float(np.float32(rng.choice([0, 0.6, 0.95]))),
-                arrival=int(rng.integers(0, 3 * count // 4)),
+                arrival=int(rng.integers(0, 150)),
             )
         )
     return made
 
 
 def server(isa, threads, batch, blocks, block, weights) -> Server:
-    model = TinyModel(by_device(isa, SIZE, SMALL), weights)
+    model = TinyModel(SIZE, weights)
     return Server(open_runtime(isa, threads), model, batch, blocks, block, (4, 16, 48))
 
 
 @pytest.fixture(scope="module")
-def weights(isa):
-    return tiny.weights_of(by_device(isa, SIZE, SMALL), np.random.default_rng(3))
+def weights():
+    return tiny.weights_of(SIZE, np.random.default_rng(3))
 
 
 def test_p26_29_200_requests_equal_their_solo_runs(weights, isa):
-    rng, count = np.random.default_rng(11), by_device(isa, REQUESTS, FEW)
-    served = requests(rng, count)
+    rng = np.random.default_rng(11)
+    served = requests(rng, 200)
     # Too few blocks for all that are active: the pool is exhausted and recovers many times.
     loop = server(isa, 2, 6, 18, BLOCK, weights)
     loop.serve(served, rng)
@@ -61,7 +56,7 @@ def test_p26_29_200_requests_equal_their_solo_runs(weights, isa):
         assert solo.tokens == r.tokens
         assert solo.logits == r.logits, "another batch gave other bits"
     assert alone.pool.available == 12
-    assert len({tuple(r.tokens) for r in served}) > count // 2
+    assert len({tuple(r.tokens) for r in served}) > 100
 
 
 def test_a_wrong_page_is_seen(weights, isa, monkeypatch):
