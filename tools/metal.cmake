@@ -78,8 +78,8 @@ foreach(source ${metal_sources})
   list(APPEND metal_objects ${object})
   add_custom_command(OUTPUT ${object} VERBATIM DEPENDS ${source} ${shader_texts} DEPFILE ${object}.d COMMAND
     ${metal_launcher} ${METAL_CLANG} -std=c++20 -fblocks -fvisibility=hidden ${emulator_flags} ${numeric_flags} -Wextra
-    -Icpp -Ishaders -I${CMAKE_BINARY_DIR}/generated -isystem ${metal_cpp} -MD -MT ${object} -MF ${object}.d
-    -c ${source} -o ${object} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+    -I${CMAKE_SOURCE_DIR}/cpp -I${CMAKE_SOURCE_DIR}/shaders -I${CMAKE_BINARY_DIR}/generated -isystem ${metal_cpp}
+    -MD -MT metal/${unit}.o -MF ${object}.d -c ${source} -o ${object} WORKING_DIRECTORY ${CMAKE_BINARY_DIR})
 endforeach()
 file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/metal)
 set_source_files_properties(${metal_objects} PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)

@@ -4,7 +4,8 @@
 
 namespace accel {
 void bind_oracle(pybind11::module_& m);
-}
+void bind_launches(pybind11::module_& m);
+}  // namespace accel
 
 namespace accel::bindings {
 namespace {
@@ -64,16 +65,6 @@ py::list ops() {
   return list;
 }
 
-// What the commands of a plan for a GPU launch.
-py::list launches(const Plan& plan) {
-  py::list list;
-  for (const Command& c : plan.data().commands)
-    for (const Launch& l : c.launches.list)
-      list.append(py::make_tuple(c.row->kernel, l.function,
-                                 int64_t(l.groups[0]) * l.groups[1] * l.groups[2], l.threads));
-  return list;
-}
-
 }  // namespace
 
 void add_testing(py::module_& m) {
@@ -91,9 +82,8 @@ void add_testing(py::module_& m) {
   m.def(
       "_barriers_placed", [] { return barrier_test().placed.load(); },
       "Of the last program compiled for a GPU.");
-  m.def("_launches", launches, "plan"_a,
-        "Kernel, function, groups and threads of a group of every launch of a plan for a GPU.");
   bind_oracle(m);
+  bind_launches(m);
 }
 
 }  // namespace accel::bindings

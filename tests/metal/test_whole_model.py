@@ -1,4 +1,4 @@
-"""The real checkpoint, all its layers: the Metal executor's greedy tokens are those of the CPU's."""
+"""The real checkpoint with all its layers: the greedy tokens on Metal are those on the CPU."""
 
 import accel
 import pytest
