@@ -119,8 +119,12 @@ def operators_of(text_file: str) -> tuple[tuple[str, bool], ...]:
     )
 
 
-# A fold ends with a barrier for the fold behind it, and behind the last there is none.
-SPARE = {("softmax.metal", 59)}
+# Barriers that no row needs, by their number in the file, and what orders the same memory.
+SPARE = {
+    ("softmax.metal", 6): "a fold leaves its slots to the next one; behind the last there is none",
+    ("attention_rows.metal", 3): "each tile of values has two, and there is always one tile",
+    ("attention_rows.metal", 9): "the last tile of values ends with one",
+}
 
 
 @pytest.mark.slow
@@ -134,4 +138,5 @@ def test_no_barrier_of_a_shader_can_be_left_out(place, lib):
         found += reported(lib, text_file, text, operators_of(text_file), "race|uninitialised")
         if found:
             break
-    assert bool(found) == (place not in SPARE), f"{place}: {found[:500]}"
+    number = 1 + [p for p in barriers() if p[0] == place[0]].index(place)
+    assert bool(found) == ((place[0], number) not in SPARE), f"{place}, {number}: {found[:500]}"
