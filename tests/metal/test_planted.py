@@ -17,31 +17,31 @@ ANY_BARRIER = re.compile(r"\b(threadgroup|simdgroup)_barrier\([^;]*\);")
 PLANTS = {
     "a barrier left out": (
         *("softmax.metal", "softmax", False, BARRIER, ""),
-        r"race: kernel 'softmax_long_f32', .*softmax\.metal:\d+: .*threadgroup memory",
+        r"race: kernel 'softmax_long_f\d+', .*softmax\.metal:\d+: .*threadgroup memory",
     ),
     "a barrier left out of what texts share": (
         *("rms_norm.metal", "rms_norm", True, BARRIER, ""),
-        r"race: kernel 'rms_norm_f32_plain', .*lanes\.h:\d+: .*threadgroup memory",
+        r"race: kernel 'rms_norm_f\d+_plain', .*lanes\.h:\d+: .*threadgroup memory",
     ),
     "a barrier for other memory": (
         *("rms_norm.metal", "l2_norm", True, BARRIER, BARRIER.replace("threadgroup)", "device)")),
-        r"race: kernel 'l2_norm_f32_plain', .*lanes\.h:\d+: .*threadgroup memory",
+        r"race: kernel 'l2_norm_f\d+_plain', .*lanes\.h:\d+: .*threadgroup memory",
     ),
     "a value that nobody writes": (
         *("rms_norm.metal", "rms_norm", True, "slots[thread_index] = a;", ""),
-        r"uninitialised: kernel 'rms_norm_f32_plain', .*lanes\.h:\d+",
+        r"uninitialised: kernel 'rms_norm_f\d+_plain', .*lanes\.h:\d+",
     ),
     "an element past the end": (
         *("rms_norm.metal", "l2_norm", False, "x[start + i]", "x[start + i + 500]"),
-        r"out-of-bounds: kernel 'l2_norm_f32', .*rms_norm\.metal:\d+: .* outside",
+        r"out-of-bounds: kernel 'l2_norm_f\d+', .*rms_norm\.metal:\d+: .* outside",
     ),
     "rows of another group": (
         *("rms_norm.metal", "rms_norm", False, "group * ROWS_A_GROUP +", "group / 2 +"),
-        r"race: kernel 'rms_norm_f32', .*rms_norm\.metal:\d+: .*another threadgroup",
+        r"race: kernel 'rms_norm_f\d+', .*rms_norm\.metal:\d+: .*another threadgroup",
     ),
     "a barrier in divergent code": (
         *("rms_norm.metal", "l2_norm", True, BARRIER, "if (thread_index < 7) " + BARRIER),
-        r"divergence: kernel 'l2_norm_f32_plain', .*lanes\.h:\d+",
+        r"divergence: kernel 'l2_norm_f\d+_plain', .*lanes\.h:\d+",
     ),
 }
 
