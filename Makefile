@@ -12,7 +12,7 @@ export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 export PATH := $(BIN):$(PATH)
 unexport PYTHONPATH PYTHONHOME
 
-.PHONY: help setup build run test test-all check fmt gen bench plots asan ubsan tsan wheel clean
+.PHONY: help setup build run test metal test-all check fmt gen bench plots asan ubsan tsan wheel clean
 
 help:
 	@grep -E '^## ' Makefile | sed 's/^## /make /'
@@ -35,6 +35,12 @@ test:
 	@tools/setup.sh llm,test model
 	@tools/build.sh
 	@tools/test.sh $(ARGS)
+
+## metal     the Metal executor on its emulator, whose compiler apt installs where it is missing
+metal:
+	@tools/setup.sh llm,test model
+	@tools/build.sh
+	@tools/metal.sh $(ARGS)
 
 ## test-all  everything that .ci/run runs, then what is kept for releases
 test-all:

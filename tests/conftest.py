@@ -61,6 +61,12 @@ def chosen_tables() -> tuple[str, ...]:
     return (wanted,) if wanted else tables()[-1:]
 
 
+def by_device(isa: str, hardware, emulated):
+    """How much a test does: an emulated GPU runs thread by thread and takes a hundred times as long
+    as the CPU, a real one takes what the CPU takes."""
+    return emulated if isa in METAL and open_runtime(isa).device.info.software else hardware
+
+
 def level_of(isa: str) -> str:
     return "base" if isa == "base" else "fma"
 
@@ -74,9 +80,16 @@ def pytest_generate_tests(metafunc):
 ON_REQUEST = {"slow": "ACCEL_TEST_SLOW", "peers": "ACCEL_TEST_PEERS"}
 # What these import is installed by the extra [peers] alone.
 collect_ignore_glob = [] if os.environ.get("ACCEL_TEST_PEERS") == "1" else ["peers/*"]
-# Needs a build with the Metal backend.
+# Tests of the Metal executor need a build that has it.
 if "metal" not in os.environ.get("ACCEL_TEST_DEVICE", ""):
-    collect_ignore_glob.append("metal/test_executor.py")
+    tests = (HERE / "metal").glob("test_*.py")
+    collect_ignore = [p for p in tests if "from driver import" in p.read_text(encoding="utf-8")]
+
+
+def pytest_itemcollected(item):
+    """What runs on each device of a run is marked, so that -m device leaves out the rest."""
+    if "isa" in getattr(item, "fixturenames", ()):
+        item.add_marker("device")
 
 
 def pytest_collection_modifyitems(items):

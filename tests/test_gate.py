@@ -1,14 +1,19 @@
-"""The gate: every operator, option and enum value has a value case and an error case, and every
-operator kernels and a case on each executor that this build has."""
+"""The gate: every operator, option and enum value has a value case and an error case, and each runs
+on every executor that is asked for: ACCEL_TEST_DEVICE=metal asks for the Metal device."""
 
 import ast
 from pathlib import Path
 
 import accel
+import numpy as np
 import pytest
 from accel import _core
+from case import Point
 from cases import CASES
+from conftest import chosen_tables, open_runtime
+from runner import judge, kernels_of, oracle, record, run
 from test_op_errors import ALL
+from test_rows import generator
 
 OPS = [op for op in _core._ops() if not op["internal"]]
 POINTS = {case.op: case.points for case in CASES}
@@ -27,19 +32,43 @@ BACKENDS = ("cpu", "metal")
 HERE = Path(__file__).parent
 
 
-def given(op: dict, option: str) -> list:
-    """What the rows of an operator give for an option, by position or by name."""
+def value_of(op: dict, option: str, point: Point):
+    """What a row of an operator gives for an option, by position or by name, or None."""
     names = [o["name"] for o in op["operands"] if not o["keyword"] and not o["optional"]]
     names += [a["name"] for a in op["attrs"] if a["positional"]]
-    values = []
-    for point in POINTS[op["name"]]:
-        if option in point.keywords:
-            values.append(point.keywords[option])
-        elif option in names and names.index(option) < len(point.operands):
-            values.append(point.operands[names.index(option)])
-        elif option == "bias" and len(point.operands) > len(names):
-            values.append(point.operands[len(names)])
+    if option in point.keywords:
+        return point.keywords[option]
+    if option in names and names.index(option) < len(point.operands):
+        return point.operands[names.index(option)]
+    if option == "bias" and len(point.operands) > len(names):
+        return point.operands[len(names)]
+    return None
+
+
+def given(op: dict, option: str) -> list:
+    values = [value_of(op, option, point) for point in POINTS[op["name"]]]
     return [v for v in values if v is not None]
+
+
+def elements(point: Point) -> int:
+    """How large a row is, about."""
+    shapes = [getattr(o, "shape", ()) for o in (*point.operands, *point.keywords.values())]
+    return sum(int(np.prod(shape)) for shape in shapes)
+
+
+def runs(op: dict, isa: str, wanted) -> None:
+    """The smallest row of an operator that `wanted` takes runs on the device of `isa`, by one of
+    the kernels that the operator has for it, and is right."""
+    (case,) = (c for c in CASES if c.op == op["name"])
+    rows = [point for point in case.points if wanted(point)]
+    assert rows, f"{op['name']} has no such row"
+    point, runtime = min(rows, key=elements), open_runtime(isa)
+    r = record(runtime, case.op, point, generator(case, point))
+    plan = r.builder.compile()
+    judge(case.bound, run(runtime.device, r, plan), oracle(r), f"{case.op} {point}")
+    backend = runtime.device.info.backend
+    mine = {k["kernel"] for k in op["kernels"] if k["backend"] == backend}
+    assert mine & set(kernels_of(plan)), f"{case.op} {point} ran no kernel of its own on {backend}"
 
 
 def options(op: dict) -> list[str]:
@@ -96,6 +125,33 @@ def test_p26_32_every_operator_has_kernels_and_cases_on_each_executor(op):
     assert POINTS[op["name"]]
 
 
+@pytest.mark.parametrize("op", OPS, ids=lambda op: op["name"])
+def test_every_operator_runs_on_each_executor(op, isa):
+    runs(op, isa, lambda point: True)
+
+
+@pytest.mark.parametrize(
+    ("op", "option"), OPTIONS, ids=lambda v: v if isinstance(v, str) else v["name"]
+)
+def test_every_option_runs_on_each_executor(op, option, isa):
+    if (op["name"], option) == ("softmax", "axis"):  # the last axis is the only one there is
+        return
+    spec = next((a for a in op["attrs"] if a["name"] == option), {"fallback": "None"})
+    default = ast.literal_eval(spec["fallback"]) if spec["fallback"] else None
+    runs(op, isa, lambda p: value_of(op, option, p) not in (None, default))
+
+
+@pytest.mark.parametrize(
+    ("op", "option", "value"),
+    [(op, option, v) for op, option in TEXTS for v in sorted(ENUMS[option])],
+    ids=lambda v: v if isinstance(v, str) else v["name"],
+)
+def test_every_enum_value_runs_on_each_executor(op, option, value, isa):
+    spec = next(a for a in op["attrs"] if a["name"] == option)
+    default = ast.literal_eval(spec["fallback"])
+    runs(op, isa, lambda p: (value_of(op, option, p) or default) == value)
+
+
 def test_every_executor_of_this_build_is_held_to_the_rows():
     found = accel.enumerate_devices()
     assert {d.backend for d in found.devices} <= set(BACKENDS)
@@ -147,3 +203,9 @@ def test_the_gate_sees_what_is_missing():
     op = {"name": "softmax", "operands": [], "attrs": [{"name": "mode", "positional": False}]}
     assert given(op, "mode") == []
     assert "mode" not in {row.operand for row in ALL}
+    softmax = next(o for o in OPS if o["name"] == "softmax")
+    with pytest.raises(AssertionError, match="softmax has no such row"):
+        runs(softmax, chosen_tables()[0], lambda point: "mode" in point.keywords)
+    elsewhere = softmax | {"kernels": [k | {"backend": "none"} for k in softmax["kernels"]]}
+    with pytest.raises(AssertionError, match="ran no kernel of its own"):
+        runs(elsewhere, chosen_tables()[0], lambda point: True)

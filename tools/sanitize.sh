@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Builds the C++ tests under a sanitizer and runs them; address and undefined also run a Python subset.
 #   tools/sanitize.sh address,undefined | undefined | thread [whole]
-# With whole, address and undefined run the whole fast Python suite, and thread the Python tests of several threads.
+# Without whole: of the kernel tables base and the best of this machine, for thread the C++ tests that start threads. With
+# it: all tables and tests, address and undefined run the whole fast Python suite, and thread the Python tests of threads.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 kind=$1
@@ -13,15 +14,25 @@ export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
 export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
 export HF_HUB_OFFLINE=1 PYTHONDONTWRITEBYTECODE=1
 
-# Races are between threads, not between tables: one beside base is enough for them.
 isas=""
-[ "$kind" = thread ] && isas=avx2
+# Races are between threads, not between tables: one beside base is enough for them.
+if [ "$kind" = thread ]; then isas=avx2
+elif [ "$scope" != whole ]; then isas=$("$python" -c 'import accel; print(accel.open_cpu().info.isa)'); fi
 .venv/bin/cmake -S . -B "$build" -G Ninja -DACCEL_ISAS="$isas" -DCMAKE_MAKE_PROGRAM="$PWD/.venv/bin/ninja" -DCMAKE_BUILD_TYPE=RelWithDebInfo \
   -DACCEL_SANITIZE="$kind" -DACCEL_TESTS=ON -DACCEL_PYTHON=ON -DPython_EXECUTABLE="$python" \
   -Dpybind11_DIR="$("$python" -m pybind11 --cmakedir)" >/dev/null
+ctest() { .venv/bin/ctest --test-dir "$build" --output-on-failure --timeout 900 -j "${CMAKE_BUILD_PARALLEL_LEVEL:-2}" "$@"; }
+if [ "$kind" = thread ] && [ "$scope" != whole ]; then
+  threaded=$(grep -lw -e threads -e thread cpp/tests/test_*.cc | sed 's:.*/::; s:\.cc$::')
+  # shellcheck disable=SC2086  # names of targets
+  .venv/bin/cmake --build "$build" --target $threaded
+  # Of the products one test starts threads, and the others take minutes.
+  "$build/test_products" chunks_run_at_the_same_time
+  ctest -R "^($(echo $threaded | tr ' ' '|'))\$" -E '^test_products$'
+  exit 0
+fi
 .venv/bin/cmake --build "$build" --target cpp_tests
-.venv/bin/ctest --test-dir "$build" --output-on-failure --timeout 900 -j "${CMAKE_BUILD_PARALLEL_LEVEL:-2}"
-[ "$kind" = thread ] && [ "$scope" != whole ] && exit 0
+ctest
 
 .venv/bin/cmake --build "$build" --target _core py_links
 # The interpreter is not instrumented, so the runtime is loaded ahead of it and its own leaks are not ours. -S keeps

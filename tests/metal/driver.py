@@ -18,6 +18,7 @@ def library() -> ctypes.CDLL:
     lib.metalemu_fail.argtypes = [ctypes.c_char_p, ctypes.c_uint]
     lib.metalemu_fault_text.restype = ctypes.c_char_p
     lib.metalemu_live_text.restype = ctypes.c_char_p
+    lib.metalemu_ran_text.restype = ctypes.c_char_p
     for name in ("faults", "archive_hits", "compiles", "dispatches"):
         getattr(lib, f"metalemu_{name}").restype = ctypes.c_long
     return lib
@@ -30,6 +31,11 @@ def fail(what: str, nth: int = 1) -> None:
 
 def nothing_fails() -> None:
     library().metalemu_fail(None, 0)
+
+
+def ran(check: bool) -> set[str]:
+    """Functions of shaders that ran since the last clear, in check mode or outside of it."""
+    return set(library().metalemu_ran_text(int(check)).decode().split())
 
 
 def live() -> dict[str, int]:

@@ -67,10 +67,14 @@ def run_back_to_back(device, g, plan, ports, submissions):
     assert all(f.wait() for f in fences)
 
 
+families = pytest.mark.parametrize("plain", [False, True], ids=["simd", "plain"])
+
+
+@families
 @pytest.mark.parametrize("form", ["decode", "ragged"])
 @pytest.mark.usefixtures("check_mode")
-def test_p26_2_no_barrier_can_be_left_out(form):
-    runtime = accel.Runtime(accel.open_metal(debug_fill=255))
+def test_p26_2_no_barrier_can_be_left_out(form, plain):
+    runtime = accel.Runtime(accel.open_metal(plain=plain, debug_fill=255))
     weights = tiny.weights_of(tiny.Size(), np.random.default_rng(3))
     g, ports = step(runtime, weights, form)
     assert not faults(runtime.device, g, ports)
@@ -84,10 +88,11 @@ def test_p26_2_no_barrier_can_be_left_out(form):
     assert not silent, f"of {placed} barriers of the {form} step these are not needed"
 
 
+@families
 @pytest.mark.parametrize("form", ["decode", "ragged"])
 @pytest.mark.usefixtures("check_mode")
-def test_a_submission_waits_for_the_one_before(form):
-    runtime = accel.Runtime(accel.open_metal())
+def test_a_submission_waits_for_the_one_before(form, plain):
+    runtime = accel.Runtime(accel.open_metal(plain=plain))
     weights = tiny.weights_of(tiny.Size(), np.random.default_rng(3))
     g, ports = step(runtime, weights, form)
     assert not faults(runtime.device, g, ports, 2)

@@ -308,6 +308,10 @@ _SIZES = [  # M, K, N: below, at and above vectors and tiles; primes; 1
     (2, 1300, 9),  # beyond one slice of K
     (100, 700, 40),  # beyond one block of rows
     (3, 4500, 6),
+    # Whole 8x8 matrices: one row, few and many.
+    (1, 64, 72),
+    (3, 72, 64),
+    (40, 64, 72),
 ]
 
 

@@ -204,7 +204,8 @@ def _option_points():
         more = {"operands": "f16", **options}
         yield paged("ragged", "f16", (4, 2), 24, 700, 16, 24, [290, 150, 40],
                     extents=[20, 1, 40], rows=63, tag=f"-narrow{tag}", **more)  # fmt: skip
-    yield paged("decode", "f16", (4, 2), 64, 300, 16, 20, [280], tag="-narrow", operands="f16")
+    for heads, tag in [((4, 2), "-narrow"), ((2, 2), "-narrow-unshared")]:
+        yield paged("decode", "f16", heads, 64, 300, 16, 20, [280], tag=tag, operands="f16")
 
 
 ATTENTION = Case(

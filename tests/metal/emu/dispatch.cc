@@ -126,6 +126,7 @@ void run_dispatch(const Dispatch& d, const Node& node) {
   const unsigned seed = settings().seed;
   const Kernel::Build& build = d.pipeline->kernel->build(check);
   if (!build.entry) return;
+  note_run(d.pipeline->kernel->name, check);
   check_begin();
   unsigned all = d.groups.w * d.groups.h * d.groups.d;
   std::vector<unsigned> order;

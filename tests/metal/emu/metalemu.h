@@ -45,6 +45,10 @@ long metalemu_commits(void);
 long metalemu_residency_commits(void);
 long metalemu_residency_requests(void);
 
+// Names of the kernels that ran in check mode, or outside of it, since the last clear; one a line.
+const char* metalemu_ran_text(int check);
+void metalemu_clear_ran(void);
+
 #ifdef __cplusplus
 }
 #endif

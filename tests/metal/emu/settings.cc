@@ -8,6 +8,7 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <set>
 #include <thread>
 
 #include "metalemu.h"
@@ -94,6 +95,22 @@ Settings& settings() {
 Counters& counters() {
   static auto* c = new Counters;
   return *c;
+}
+
+namespace {
+struct Ran {
+  std::mutex m;
+  std::set<std::string> names[2];
+};
+Ran& ran() {
+  static auto* r = new Ran;
+  return *r;
+}
+}  // namespace
+
+void note_run(const std::string& kernel, bool check) {
+  std::lock_guard<std::mutex> lock(ran().m);
+  ran().names[check].insert(kernel);
 }
 
 void report(const char* kind, const char* format, ...) {
@@ -201,5 +218,16 @@ long metalemu_compiles(void) {
 }
 long metalemu_dispatches(void) {
   return emu::counters().dispatches;
+}
+const char* metalemu_ran_text(int check) {
+  static thread_local std::string copy;
+  std::lock_guard<std::mutex> lock(emu::ran().m);
+  copy.clear();
+  for (const std::string& name : emu::ran().names[check != 0]) copy += name + "\n";
+  return copy.c_str();
+}
+void metalemu_clear_ran(void) {
+  std::lock_guard<std::mutex> lock(emu::ran().m);
+  for (auto& names : emu::ran().names) names.clear();
 }
 }

@@ -30,6 +30,8 @@ struct Counters {
   std::atomic<long> commits{0}, residency_commits{0}, residency_requests{0};
 };
 Counters& counters();
+// Remembers that a kernel ran, in check mode or outside of it.
+void note_run(const std::string& kernel, bool check);
 
 // Called when check mode or the order changes, between submissions.
 void forget_order();
