@@ -1,5 +1,6 @@
 // The functions of shared/math for one float, as the CPU has them for sixteen.
 #pragma once
+// clang-format off: each needs those before it
 #include "shared/math/scalar.h"
 #include "shared/math/exp.h"
 #include "shared/math/log.h"
@@ -8,3 +9,4 @@
 #include "shared/math/sincos.h"
 #include "shared/math/activations.h"
 #include "shared/math/curves.h"
+// clang-format on

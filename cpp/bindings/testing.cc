@@ -4,6 +4,7 @@
 
 namespace accel {
 void bind_oracle(pybind11::module_& m);
+void bind_launches(pybind11::module_& m);
 }
 
 namespace accel::bindings {
@@ -82,6 +83,7 @@ void add_testing(py::module_& m) {
       "_barriers_placed", [] { return barrier_test().placed.load(); },
       "Of the last program compiled for a GPU.");
   bind_oracle(m);
+  bind_launches(m);
 }
 
 }  // namespace accel::bindings
