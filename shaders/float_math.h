@@ -1,6 +1,7 @@
 // The functions of shared/math for one float, as the CPU has them for sixteen.
 #pragma once
-// clang-format off: each needs those before it
+// Each needs those before it.
+// clang-format off
 #include "shared/math/scalar.h"
 #include "shared/math/exp.h"
 #include "shared/math/log.h"

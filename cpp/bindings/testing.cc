@@ -5,7 +5,7 @@
 namespace accel {
 void bind_oracle(pybind11::module_& m);
 void bind_launches(pybind11::module_& m);
-}
+}  // namespace accel
 
 namespace accel::bindings {
 namespace {

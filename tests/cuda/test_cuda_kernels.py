@@ -147,7 +147,7 @@ def test_machine_code_for_sm_90a_keeps_to_the_registers():
     for name, code in codes.items():
         assert code.registers >= 8 and code.registers * table()[name].threads <= 65536, (name, code)
         assert code.shared <= 48 * 1024, (name, code)
-        # A few words are this assembler's price for one more group a processor; a driver has its own.
+        # A few words are this assembler's price for one more group; a driver has its own.
         assert code.frame <= 32, (name, code)
     assert sum(code.frame > 0 for code in codes.values()) <= 8
     assert codes["attention_f32_split"].shared >= 4 * 256 * 4
