@@ -14,6 +14,15 @@ using namespace metal;
 #include "shared/dialect.h"
 #include "shared/places.h"
 
+// For CUDA's compiler, which trades registers for groups: the most threads of a group, and the
+// groups that a processor is to hold at once. Fewer of them have more reads on their way each.
+#ifdef ACCEL_CUDA
+#define GROUPS(threads, count) \
+  [[max_total_threads_per_threadgroup(threads), groups_of_a_processor(count)]]
+#else
+#define GROUPS(threads, count)
+#endif
+
 // Storage types: float, half, and the bits of a bf16 as ushort.
 static inline float widen(float v) {
   return v;

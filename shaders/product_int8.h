@@ -54,7 +54,10 @@ kernel void round_to_int8(device const X* x [[buffer(0)]],
 #define INT8_GROUPS (INT8_DEPTH / 32)
 
 template <class X, class S, uint R, bool Grouped>
-kernel void int8_rows(PRODUCT_OPERANDS, device uchar* scratch [[buffer(SCRATCH)]], PRODUCT_PLACE) {
+kernel GROUPS(kInt8Threads, R == 1 ? 16 : 12) void int8_rows(PRODUCT_OPERANDS,
+                                                             device uchar* scratch
+                                                             [[buffer(SCRATCH)]],
+                                                             PRODUCT_PLACE) {
   threadgroup float4 staged[R * INT8_DEPTH / 4];
   // Integer sums, [R][groups][columns], in four parts.
   threadgroup float4 parts[R * INT8_GROUPS * kInt8Columns];

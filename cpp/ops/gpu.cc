@@ -66,4 +66,11 @@ void launch_rows16(const Call& call, const KernelRow& row, Launches& out) {
   launch_own(row, out, groups_of(rows_of(call.in[0]), 16));
 }
 
+void launch_norms(const Call& call, const KernelRow& row, Launches& out) {
+  constexpr int64_t kLongRow = 512;
+  if (width_of(call.in[0]) < kLongRow) return launch_rows16(call, row, out);
+  launch_rows(call, row, out);
+  out.list[0].function = std::string(row.kernel) + "_row";
+}
+
 }  // namespace accel

@@ -41,5 +41,7 @@ void launch_draws(const Call& call, const KernelRow& row, Launches& out);
 void launch_rows(const Call& call, const KernelRow& row, Launches& out);
 // Sixteen threads a row, sixteen rows a group.
 void launch_rows16(const Call& call, const KernelRow& row, Launches& out);
+// The same, but a group a long row: the function "<kernel>_row", of the same bits.
+void launch_norms(const Call& call, const KernelRow& row, Launches& out);
 
 }  // namespace accel

@@ -28,7 +28,7 @@ extern const OpDef def_l2_norm = {
     .params = params,
     .kernels =
         on_gpus({{Backend::cpu, "l2_norm_f32", always, "lane16", "sum of squares in lane16"}},
-                launch_rows16, true),
+                launch_norms, true),
 };
 
 }  // namespace accel

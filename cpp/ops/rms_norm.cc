@@ -35,7 +35,7 @@ extern const OpDef def_rms_norm = {
         on_gpus({{Backend::cpu, "rms_norm_f32", rows_not_f32, "lane16", "sum of squares in lane16"},
                  {Backend::cpu, "rms_norm_f16", rows_not_f16, "lane16",
                   "sum of squares in lane16, rounded once to f16"}},
-                launch_rows16, true),
+                launch_norms, true),
     .source = "Zhang and Sennrich, Root Mean Square Layer Normalization, 2019",
 };
 

@@ -25,6 +25,9 @@ std::string home() {
   static const std::string path = environment("MSLEMU_HOME", MSLEMU_DEFAULT_HOME);
   return path;
 }
+std::string translator() {
+  return home() + "/../../tools/mslc";
+}
 std::string cache() {
   static const std::string path = [] {
     std::string p = environment("MSLEMU_CACHE", (own_folder() + "/mslemu-cache").c_str());
@@ -43,7 +46,7 @@ std::string compiler() {
 const std::string& tools() {
   static const std::string text = [] {
     int status;
-    return run_command("cat " + home() + "/mslc/*.py " + home() + "/shim/*.h", &status);
+    return run_command("cat " + translator() + "/*.py " + home() + "/shim/*.h", &status);
   }();
   return text;
 }
@@ -174,8 +177,8 @@ std::string Program::translate(const std::string& stem, std::string& error) cons
   write_file(stem + ".metal", source_);
   std::string defines;
   for (auto& d : defines_) defines += " -D '" + d + "'";
-  error = run_command("MSLC_CLANG=" + compiler() + " " + python() + " " + home() +
-                          "/mslc/mslc.py --metal-version " + std::to_string(version_) + defines +
+  error = run_command("MSLC_CLANG=" + compiler() + " " + python() + " " + translator() +
+                          "/mslc.py --metal-version " + std::to_string(version_) + defines +
                           " " + stem + ".metal -o " + stem + ".cpp --lint " + stem + ".lint.cpp",
                       &status);
   if (status) return "";

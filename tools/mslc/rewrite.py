@@ -121,13 +121,17 @@ class Rewriter(Kernels):
                 c = self.match(b, "[", "]")
                 dims += "[" + self.text(b + 1, c - 1) + "]"
                 b = c + 1
-            out.append(f"MSL_THREADGROUP_VAR(({typ}), {name}, ({dims}), {self.tok(n).line})")
+            out.append(self.shared(typ, name, dims, self.tok(n).line))
             while self.s(b) not in (",", ";"):
                 b += 1
             a = b + 1
         self.blank(n, e)
         self.tok(n).s = " ".join(o + ";" for o in out)
         return e
+
+    def shared(self, typ, name, dims, line):
+        """The declaration of one threadgroup variable."""
+        return f"MSL_THREADGROUP_VAR(({typ}), {name}, ({dims}), {line})"
 
     def check_pointer_spaces(self):
         """A pointer or reference parameter of any function must name its address space."""

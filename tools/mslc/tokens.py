@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 CLANG = os.environ.get("MSLC_CLANG", "clang++-19")
-EMPTY = Path(__file__).parent.parent / "shim" / "empty"
+EMPTY = Path(__file__).parent / "empty"  # <metal_*> headers without content
 TOKEN = re.compile(
     r"""
    (?P<pp>^\#[^\n]*\n?)
@@ -34,11 +34,21 @@ class Tok:
 
 def preprocess(path, defines, version):
     """The text with macros and includes expanded; the library's own headers are empty here."""
-    command = [CLANG, "-E", "-x", "c++", "-std=c++17", "-nostdinc", "-undef", "-w"]
-    command += ["-I", str(EMPTY), "-I", str(Path(path).resolve().parent)]
+    folders = [str(EMPTY), str(Path(path).resolve().parent)]
+    return expand(CLANG, folders, defines, version, [path])
+
+
+def preprocess_text(text, cxx, defines, version):
+    """The same of a text whose includes stand in their places, by any C++ compiler."""
+    return expand(cxx, [str(EMPTY)], defines, version, ["-"], text)
+
+
+def expand(cxx, folders, defines, version, rest, text=None):
+    command = [cxx, "-E", "-x", "c++", "-std=c++17", "-nostdinc", "-undef", "-w"]
+    command += [f"-I{folder}" for folder in folders]
     command += ["-D__METAL__=1", f"-D__METAL_VERSION__={version}", "-D__METAL_MACOS__=1"]
-    command += ["-D__HAVE_BFLOAT__=1"] + [f"-D{d}" for d in defines] + [path]
-    r = subprocess.run(command, capture_output=True, text=True)
+    command += ["-D__HAVE_BFLOAT__=1"] + [f"-D{d}" for d in defines] + rest
+    r = subprocess.run(command, input=text, capture_output=True, text=True)
     if r.returncode:
         raise MslError(r.stderr)
     return r.stdout
