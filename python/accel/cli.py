@@ -266,6 +266,15 @@ def _perplexity(args: argparse.Namespace) -> None:
     print(f"perplexity {result.perplexity:.4f} over {result.tokens} tokens in {windows} windows")
 
 
+def _gpu_text(info) -> str:
+    """Memory and driver of a GPU of NVIDIA's."""
+    if info.backend != "cuda":
+        return ""
+    major, minor = divmod(info.limits["driver"], 1000)
+    mib = info.limits["max_bytes"] >> 20
+    return f" {mib} MiB, driver for CUDA {major}.{minor // 10},"
+
+
 def _devices(args: argparse.Namespace) -> None:
     import accel
 
@@ -291,7 +300,7 @@ def _devices(args: argparse.Namespace) -> None:
         return
     for d in found.devices:
         threads = f" {d.threads} threads," if d.threads else ""
-        print(f"{d.backend}: {d.name}, {d.isa},{threads} level {d.level}")
+        print(f"{d.backend}: {d.name}, {d.isa},{threads}{_gpu_text(d)} level {d.level}")
     for n in found.notes:
         print(f"{n.backend}: not available ({n.stage}: {n.error})")
 
