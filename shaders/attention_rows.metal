@@ -299,7 +299,7 @@ static inline void rows_walk(constant AttentionParams& p, RowsShape s, RowsShare
 }
 
 template <class T, bool narrow>
-kernel void attention_rows(
+kernel GROUP_OF(THREADS) void attention_rows(
     device const float* q [[buffer(0)]], device const T* k [[buffer(1)]],
     device const T* v [[buffer(2)]], device const uint* lengths [[buffer(3)]],
     device const uint* pages [[buffer(4)]], device const uint* extents [[buffer(5)]],

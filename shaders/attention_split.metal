@@ -125,7 +125,7 @@ static inline void split_values(constant AttentionParams& p, device const T* v,
 }
 
 template <class T, bool narrow, int HEADS>
-kernel void attention_split(
+kernel GROUP_OF(SPLIT_THREADS) void attention_split(
     device const float* q [[buffer(0)]], device const T* k [[buffer(1)]],
     device const T* v [[buffer(2)]], device const uint* lengths [[buffer(3)]],
     device const uint* pages [[buffer(4)]], device const uint* extents [[buffer(5)]],

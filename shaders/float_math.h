@@ -1,5 +1,7 @@
 // The functions of shared/math for one float, as the CPU has them for sixteen.
 #pragma once
+// Each needs those before it.
+// clang-format off
 #include "shared/math/scalar.h"
 #include "shared/math/exp.h"
 #include "shared/math/log.h"
@@ -8,3 +10,4 @@
 #include "shared/math/sincos.h"
 #include "shared/math/activations.h"
 #include "shared/math/curves.h"
+// clang-format on

@@ -14,6 +14,14 @@ using namespace metal;
 #include "shared/dialect.h"
 #include "shared/places.h"
 
+// The most threads of a group. CUDA's compiler gives them more registers where they are few;
+// Metal's pipelines are made with the number that is launched.
+#ifdef ACCEL_CUDA
+#define GROUP_OF(threads) [[max_total_threads_per_threadgroup(threads)]]
+#else
+#define GROUP_OF(threads)
+#endif
+
 // Storage types: float, half, and the bits of a bf16 as ushort.
 static inline float widen(float v) {
   return v;

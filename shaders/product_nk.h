@@ -74,7 +74,7 @@ static inline void put_results(const thread Lanes<R, C>& a, threadgroup float4* 
 // R rows of x by C columns a quad: the weight passes from memory through registers, read once for R
 // rows.
 template <class X, class S, uint R, uint C, bool Grouped>
-kernel void nk_few(PRODUCT_OPERANDS, PRODUCT_PLACE) {
+kernel GROUP_OF(kNkThreads) void nk_few(PRODUCT_OPERANDS, PRODUCT_PLACE) {
   threadgroup float4 room[FEW_FLOATS / 4];
   const Part part = part_of<Grouped>(p, segments, group.x, R);
   const uint n0 = group.y * FEW_QUADS * C, K = p.K;

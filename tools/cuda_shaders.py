@@ -11,19 +11,23 @@ say why there are no kernels, and the build goes on.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import ctypes
 import hashlib
 import importlib.util
 import os
 import re
 import sys
+import time
 from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
+from typing import NamedTuple
 
 import embed_shaders
 
 sys.path.insert(0, str(Path(__file__).resolve().parent / "mslc"))
-import cuda  # noqa: E402
+import to_cuda  # noqa: E402
 
 PACKAGE = "nvidia-cuda-nvrtc-cu12"
 LIBRARIES = ("cuda_nvrtc/lib/libnvrtc.so.12", "cu13/lib/libnvrtc.so.13")  # below the folder nvidia
@@ -118,37 +122,64 @@ def texts(cxx: str) -> list[tuple[str, str, dict[str, list[int]]]]:
         name = f"cuda/{path.name}"
         sources.append((name, "\n".join(embed_shaders.flatten(name, set())) + "\n"))
     for name, text in sources:
-        code, places = cuda.translate(name, text, cxx)
+        code, places = to_cuda.translate(name, text, cxx)
         out.append((name, head + code, places))
     return out
 
 
-def ptx_of(job: tuple[Path, str, str, str, Path | None]) -> str:
-    """One text's PTX, from the cache where it is there."""
-    library, version, name, text, cache = job
-    key = hashlib.sha256("\n".join((version, ARCHITECTURE, *OPTIONS, name, text)).encode())
-    kept = cache / f"{key.hexdigest()}.ptx" if cache else None
-    if kept and kept.is_file():
-        kept.touch()
-        return kept.read_text()
-    ptx = Nvrtc(library).compile(name, text, ARCHITECTURE).rstrip(b"\0").decode()
-    if kept:
-        beside = kept.with_suffix(f".{os.getpid()}")
-        beside.write_text(ptx)
-        beside.replace(kept)
-    return ptx
+class Job(NamedTuple):
+    """One text to be compiled, for a virtual architecture to PTX or for a real one to CUBIN."""
+
+    library: Path
+    name: str
+    text: str
+    architecture: str = ARCHITECTURE
+    what: str = "PTX"
+
+    def key(self, version: str) -> str:
+        parts = (version, self.architecture, self.what, *OPTIONS, self.name, self.text)
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
-def compiled(library: Path, found: list, cache: Path | None, jobs: int) -> list[str]:
-    """PTX of every text, the longest begun first."""
+def compile_job(job: Job) -> bytes:
+    return Nvrtc(job.library).compile(job.name, job.text, job.architecture, job.what)
+
+
+def compiled(jobs: list[Job], cache: Path | None, processes: int) -> list[bytes]:
+    """What NVRTC makes of each, out of the cache where it is there; the longest are begun first."""
+    version = Nvrtc(jobs[0].library).version()
+    out = {}
     if cache:
         cache.mkdir(parents=True, exist_ok=True)
-    version = Nvrtc(library).version()
-    work = [(library, version, name, text, cache) for name, text, _ in found]
-    order = sorted(range(len(work)), key=lambda i: -len(found[i][2]) * len(work[i][3]))
-    with ProcessPoolExecutor(jobs) as pool:
-        done = dict(zip(order, pool.map(ptx_of, [work[i] for i in order]), strict=True))
-    return [done[i] for i in range(len(work))]
+        for i, job in enumerate(jobs):
+            if (kept := cache / job.key(version)).is_file():
+                out[i] = kept.read_bytes()
+                kept.touch()
+    todo = [i for i in range(len(jobs)) if i not in out]
+    todo.sort(key=lambda i: -jobs[i].text.count("__launch_bounds__") * len(jobs[i].text))
+    if todo:
+        with ProcessPoolExecutor(min(processes, len(todo)), get_context("spawn")) as pool:
+            for i, made in zip(todo, pool.map(compile_job, [jobs[i] for i in todo]), strict=True):
+                out[i] = made
+                if cache:
+                    keep(cache / jobs[i].key(version), made)
+    if cache:
+        forget(cache)
+    return [out[i] for i in range(len(jobs))]
+
+
+def keep(path: Path, content: bytes) -> None:
+    beside = path.with_suffix(f".{os.getpid()}")
+    beside.write_bytes(content)
+    beside.replace(path)
+
+
+def forget(cache: Path) -> None:
+    """What was not used for a week goes."""
+    for path in cache.iterdir():
+        with contextlib.suppress(FileNotFoundError):  # another build's turn
+            if path.stat().st_mtime < time.time() - 7 * 86400:
+                path.unlink()
 
 
 def lowered(ptx: str) -> str:
@@ -242,9 +273,12 @@ def main() -> None:
         return
     found = texts(args.cxx)
     try:
-        ptx = compiled(library, found, args.cache, args.jobs)
+        made = compiled(
+            [Job(library, name, text) for name, text, _ in found], args.cache, args.jobs
+        )
     except Refused as error:
         raise SystemExit(str(error)) from None
+    ptx = [text.rstrip(b"\0").decode() for text in made]
     args.out.write_text(embedded(found, ptx, Nvrtc(library).version()))
 
 

@@ -4,7 +4,8 @@
 
 namespace accel {
 void bind_oracle(pybind11::module_& m);
-}
+void bind_launches(pybind11::module_& m);
+}  // namespace accel
 
 namespace accel::bindings {
 namespace {
@@ -82,6 +83,7 @@ void add_testing(py::module_& m) {
       "_barriers_placed", [] { return barrier_test().placed.load(); },
       "Of the last program compiled for a GPU.");
   bind_oracle(m);
+  bind_launches(m);
 }
 
 }  // namespace accel::bindings

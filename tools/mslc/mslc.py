@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Turns Metal Shading Language text into C++ that clang compiles on Linux, for the emulator of
-tests/metal. cuda.py beside it turns the same text into CUDA C++.
+tests/metal. to_cuda.py beside it turns the same text into CUDA C++.
 
 1. clang -E with empty <metal_*> headers, so that macros and includes are expanded and line
    markers keep every error and every trace at the .metal text;

@@ -38,9 +38,9 @@ def preprocess(path, defines, version):
     return expand(CLANG, folders, defines, version, [path])
 
 
-def preprocess_text(text, cxx, version):
+def preprocess_text(text, cxx, defines, version):
     """The same of a text whose includes stand in their places, by any C++ compiler."""
-    return expand(cxx, [str(EMPTY)], [], version, ["-"], text)
+    return expand(cxx, [str(EMPTY)], defines, version, ["-"], text)
 
 
 def expand(cxx, folders, defines, version, rest, text=None):

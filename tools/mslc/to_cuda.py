@@ -116,7 +116,7 @@ def entry(host, entity, kernel):
 
 def translate(name, text, cxx):
     """CUDA C++ of a text whose includes stand in their places, and {function: places}."""
-    code = CudaText(tokenize(preprocess_text(text, cxx, LANGUAGE)))
+    code = CudaText(tokenize(preprocess_text(text, cxx, ["ACCEL_CUDA=1"], LANGUAGE)))
     code.run()
     for k in code.kernels:
         for p in k["params"]:

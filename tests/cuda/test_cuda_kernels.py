@@ -1,0 +1,222 @@
+"""Every kernel that the host launches on CUDA is in the embedded table, takes what the host binds,
+and compiles for the architectures that the project names."""
+
+import re
+import shutil
+import subprocess
+from functools import cache
+
+import numpy as np
+import pytest
+from accel import _core
+from accel import tensor as T
+from case import In, Int4, P, Quantized
+from cases import CASES
+from cases_attention import paged
+from conftest import open_runtime
+from runner import Graph, record
+
+from .kernels import CXX, NVRTC, code_of, cuda_shaders, made, needs_nvrtc, table
+
+pytestmark = [needs_nvrtc, pytest.mark.rules, pytest.mark.timeout(900)]
+PARAMS, SCALARS, SCRATCH = 27, 28, 29
+F32, U32 = np.float32, np.uint32
+
+# What the rows of operators leave out: many rows over groups that straddle rows of the weight, and
+# narrow attention with a kv head for each head.
+MORE = [
+    *(
+        ("int4_matmul", P(In((17, 36)), Int4(36 * 5, 32, dtype), w_order="nk"))
+        for dtype in ("f16", "bf16", "f32")
+    ),
+    *(
+        ("quant_matmul", P(In((17, 36), dtype), Quantized((5, 36)), w_order="nk"))
+        for dtype in ("f32", "f16")
+    ),
+    (
+        "grouped_matmul",
+        P(
+            In((40, 36)),
+            Quantized((2, 5, 36)),
+            In((2,), "u32", ("list", (20, 20))),
+            w_order="nk",
+        ),
+    ),
+    ("attention", paged("decode", "f16", (2, 2), 64, 300, 16, 20, [280], operands="f16")),
+]
+
+
+def launched(builder, what: str) -> list[dict]:
+    return [launch | {"of": what} for launch in _core._launches(builder, "cuda")]
+
+
+def of_point(op: str, point) -> list[dict]:
+    builder = record(open_runtime(None), op, point, np.random.default_rng(0)).builder
+    return launched(builder, f"{op} {point}")
+
+
+def of_copies() -> list[dict]:
+    out = []
+    for dtype in (np.float32, np.float16, np.int8):
+        g = Graph(open_runtime(None))
+        x = g.port("x", np.zeros(3, dtype))
+        both = T.concat(x, x, axis=0)  # outputs that share a value
+        g.output("out0", both)
+        g.output("out1", both)
+        out += launched(g.builder, f"copy of {dtype.__name__}")
+    return out
+
+
+def of_sample() -> list[dict]:
+    g, options = Graph(open_runtime(None)), T.SamplingOptions(1, 5, 0.9, 1.1, 0.1, 0.1)
+    T.declare_sampling_scalars(g.builder, options, "s")
+    x, draws = g.port("x", np.zeros(40, F32)), g.port("draws", np.zeros(1, F32))
+    history = g.port("history", np.zeros(9, U32), "state")
+    counts = g.port("counts", np.zeros(40, U32), "state")
+    g.output("out", T.sample(x, draws, history, counts, options=options, prefix="s"))
+    return launched(g.builder, "sample")
+
+
+def of_sample_rows() -> list[dict]:
+    g = Graph(open_runtime(None))
+    x, f = g.port("x", np.zeros((2, 40), F32)), g.port("f", np.ones(2, F32))
+    n = g.port("n", np.ones(2, U32))
+    history = g.port("history", np.zeros((2, 9), U32), "state")
+    counts = g.port("counts", np.zeros((2, 40), U32), "state")
+    bias = T.RowBias(g.port("ids", np.zeros((2, 3), U32)), g.port("b", np.zeros((2, 3), F32)))
+    penalties = T.RowPenalties(history, counts, n, f, f, f)
+    policy = T.RowSampling(f, top_k=n, top_p=f, bias=bias, penalties=penalties)
+    g.output("out", T.sample_rows(x, f, policy))
+    return launched(g.builder, "sample_rows")
+
+
+@cache
+def launches() -> list[dict]:
+    """Every launch of a row of any operator."""
+    points = [(case.op, point) for case in CASES for point in case.points] + MORE
+    out = [launch for op, point in points for launch in of_point(op, point)]
+    return out + of_copies() + of_sample() + of_sample_rows()
+
+
+def test_every_launch_finds_its_function_and_what_it_reads():
+    wrong = []
+    for launch in launches():
+        kernel = table().get(launch["function"])
+        if not kernel:
+            wrong.append(f"{launch['of']}: {launch['function']} is missing")
+            continue
+        named = {PARAMS, SCALARS, SCRATCH} & set(kernel.places)
+        unbound = set(kernel.places) - named - set(range(launch["operands"]))
+        # concat's launches have the parts behind theirs in their words too.
+        sized = launch["params"] == kernel.params or (
+            launch["kernel"].startswith("concat") and launch["params"] % kernel.params == 0
+        )
+        if (
+            unbound
+            or not sized
+            or (PARAMS in named) != (kernel.params > 0)
+            or (SCALARS in named and not launch["scalars"])
+            or (SCRATCH in named and not launch["scratch"])
+            or launch["threads"] > kernel.threads
+            or launch["threads"] % 32
+        ):
+            wrong.append(f"{launch} does not fit {kernel._replace(ptx='')}")
+    assert not wrong, "\n".join(wrong[:5])
+    assert len(launches()) > 2000
+
+
+def test_every_row_of_cuda_is_launched_and_every_function_belongs_to_one():
+    rows = {k["kernel"] for op in _core._ops() for k in op["kernels"] if k["backend"] == "cuda"}
+    assert rows - {launch["kernel"] for launch in launches()} == set()
+    assert set(table()) - {launch["function"] for launch in launches()} == set()
+
+
+def test_the_kernels_compile_for_compute_100():
+    later = table("compute_100")
+    assert {n: (k.places, k.params, k.threads) for n, k in later.items()} == {
+        n: (k.places, k.params, k.threads) for n, k in table().items()
+    }
+    assert ".target sm_100" in later["rms_norm_f32"].ptx
+
+
+def test_machine_code_for_sm_90a_keeps_to_the_registers():
+    codes = {}
+    for cubin in made("sm_90a", "CUBIN").values():
+        codes |= code_of(cubin)
+    assert set(codes) == set(table())
+    for name, code in codes.items():
+        assert code.registers >= 8 and code.registers * table()[name].threads <= 65536, (name, code)
+        assert code.shared <= 48 * 1024, (name, code)
+        # A few words are this assembler's price for one more group; a driver has its own.
+        assert code.frame <= 32, (name, code)
+    assert sum(code.frame > 0 for code in codes.values()) <= 8
+    assert codes["attention_f32_split"].shared >= 4 * 256 * 4
+
+
+# ---------------------------------------------------------------- the PTX
+
+
+def test_ptx_is_read_by_every_driver_since_that_of_cuda_11():
+    for name, kernel in table().items():
+        assert kernel.ptx.startswith(".version 7.0\n.target sm_80\n"), name
+
+
+@pytest.mark.skipif(not shutil.which("ptxas"), reason="the assembler of a CUDA toolkit")
+def test_an_assembler_takes_the_ptx_under_its_version(tmp_path):
+    chosen = {kernel.file: name for name, kernel in table().items()}  # one of each file
+    for name in chosen.values():
+        path = tmp_path / f"{name}.ptx"
+        path.write_text(table()[name].ptx)
+        command = ["ptxas", "-arch=sm_80", path, "-o", tmp_path / "out"]
+        assert subprocess.run(command, capture_output=True).returncode == 0, name
+
+
+def test_arithmetic_is_ieee():
+    """No flush, no approximation, and a contraction nowhere that the text has none."""
+    for name, kernel in table().items():
+        assert not re.search(r"\.(ftz|approx|full)\b|\bmad\.(rn\.)?f32", kernel.ptx), name
+    for name in ("add_f32", "mul_f32", "row_scale", "combine", "causal_conv1d", "row_bias"):
+        assert "fma.rn" not in table()[name].ptx, name
+    assert "sqrt.rn.f32" in table()["rms_norm_f32"].ptx
+    assert "div.rn.f32" in table()["softmax_f32"].ptx
+
+
+def test_no_kernel_calls_or_has_local_memory_in_its_ptx():
+    for name, kernel in table().items():
+        assert not re.search(r"\.local\b|\bcall\b", kernel.ptx), name
+
+
+WIDE = {
+    "matmul_nk_f32_f32_one": "ld.global.nc.v4.f32",
+    "matmul_nk_f32_f16_one": "ld.global.nc.v4.u16",
+    "matmul_nk_f32_bf16_one": "ld.global.nc.v4.u16",
+    "quant_matmul_nk_f32_one": "ld.global.nc.v4.u8",
+    "attention_f32_split": "ld.global.nc.v4.f32",
+    "attention_f16_rows": "ld.global.nc.v4.u16",
+    "int4_matmul_nk_f16_one": "ld.shared.v4.f32",
+}
+
+
+@pytest.mark.parametrize("name", WIDE)
+def test_reads_of_four_stay_one_load(name):
+    assert WIDE[name] in table()[name].ptx
+
+
+# ---------------------------------------------------------------- errors
+
+
+@pytest.mark.parametrize(
+    ("file", "line"),
+    [("lanes.h", "a = a + simd_shuffle_xor(a, h);"), ("rms_norm.metal", "a = fma(v, v, a);")],
+)
+def test_an_error_is_named_by_the_shader_and_the_line(file, line):
+    """An undeclared name in a header and in a text: NVRTC's log has the file of the tree."""
+    shaders = cuda_shaders.embed_shaders
+    lines = (shaders.ROOT / file).read_text().splitlines()
+    number = next(i for i, text in enumerate(lines, 1) if line in text)
+    text = dict(shaders.flattened())["rms_norm.metal"].replace(line, "a = planted;")
+    head = "\n".join(shaders.flatten("cuda/msl.h", set())) + "\n"
+    code, _ = cuda_shaders.to_cuda.translate("rms_norm.metal", text, CXX)
+    with pytest.raises(cuda_shaders.Refused) as refused:
+        cuda_shaders.Nvrtc(NVRTC).compile("rms_norm.metal", head + code, "compute_80")
+    assert f'{file}({number}): error: identifier "planted" is undefined' in str(refused.value)
