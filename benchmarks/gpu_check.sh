@@ -33,14 +33,14 @@ suite() {  # suite NAME pytest-arguments: junit XML and a log in the output fold
 
 part_build() {
   local nvrtc
-  nvrtc=$(find "$site" -name 'libnvrtc.so.*' 2>/dev/null | head -1)
+  nvrtc=$(find "$site" /usr/local/cuda/lib64/ -name 'libnvrtc.so.*' 2>/dev/null | head -1)
   cmake -S . -B $build -G Ninja -DCMAKE_BUILD_TYPE=Release -DACCEL_CUDA=ON -DACCEL_ISAS="${ACCEL_ISAS:-avx2}" \
     ${nvrtc:+-DNVRTC_DIR="$(dirname "$nvrtc")"} -DPython_EXECUTABLE="$(command -v "$python")" \
     -Dpybind11_DIR="$("$python" -m pybind11 --cmakedir)" >"$out/build.log" 2>&1 &&
     cmake --build $build --target _core py_links >>"$out/build.log" 2>&1 || { tail -20 "$out/build.log"; exit 1; }
   "$python" -m accel devices | tee "$out/devices.txt"
 }
-part_ops() { suite ops tests/ops tests/test_check_data.py; }
+part_ops() { suite ops tests/ops tests/test_check_data.py tests/cuda/test_cuda_dlpack.py; }
 part_conformance() { suite conformance tests/conformance; }
 part_models() {
   suite models tests/test_models.py -k "recorded or cut or batch or paged or ragged"

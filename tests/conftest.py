@@ -90,7 +90,7 @@ if "metal" not in os.environ.get("ACCEL_TEST_DEVICE", ""):
     collect_ignore_glob.append("metal/test_executor.py")
 # Needs the stand-in of NVIDIA's driver, or a GPU.
 if "cuda" not in os.environ.get("ACCEL_TEST_DEVICE", ""):
-    collect_ignore_glob.append("cuda/test_executor.py")
+    collect_ignore_glob += ["cuda/test_executor.py", "cuda/test_cuda_steps.py"]
 
 
 def pytest_collection_modifyitems(items):

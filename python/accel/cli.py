@@ -52,7 +52,7 @@ def _model_flags(
 ) -> None:
     add = parser.add_argument
     add("--model", default=DEFAULT_MODEL, help=f"a GGUF file, a folder or a name ({DEFAULT_MODEL})")
-    add("--device", default="cpu", help="the backend to run on (cpu)")
+    add("--device", default="cpu", help="the backend to run on: cpu, metal or cuda (cpu)")
     some = {"nargs": "+", "default": [0]} if many_threads else {"default": 0}
     add("--threads", type=int, metavar="N", help="CPU threads (0: all cores)", **some)
     add("--kv", choices=("f16", "f32"), default="f16", help="type of the cache (f16)")

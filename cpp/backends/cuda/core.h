@@ -27,7 +27,7 @@ class Core : public WorkerHost {
   Pinned pin(int64_t bytes);
   void start() override { context(); }
   void enter_worker() override {}
-  // Sleeping and waking cost some 50 us, of a step that takes a millisecond or less.
+  // Sleeping and waking cost some 50 us, and a step of a small model takes a millisecond or two.
   int64_t spin_ns() const override { return kSpinNs; }
   // Of the device, as its context says; 0 without one.
   int64_t free_bytes();
@@ -35,7 +35,7 @@ class Core : public WorkerHost {
   Modules& modules() { return *modules_; }
   Transfer& transfer() { return *transfer_; }
 
-  static constexpr int64_t kSpinNs = 1000000;
+  static constexpr int64_t kSpinNs = 2000000;
   const Driver& api;
   const CUdevice device;
   const CudaOptions options;
