@@ -43,10 +43,11 @@ static inline RowsShape rows_shape(uint dim, uint bytes) {
 }
 
 // Positions first .. first + positions - 1 of the block from K or V into the tile; one that the
-// caches do not hold is -0, whose product with +0 leaves every sum as it is.
-template <class T>
+// caches do not hold is -0, whose product with +0 leaves every sum as it is. Aligned: four are read
+// at once; a constant, so that all reads are on their way at once.
+template <class T, bool Aligned>
 static inline void rows_load(RowsShape s, RowsShared<T> w, device const T* from, ulong pitch,
-                             uint first, bool aligned, uint t) {
+                             uint first, uint t) {
   uint r = t / s.quads, c = t % s.quads;
   const uint down = THREADS / s.quads, right = THREADS % s.quads;
   while (r < s.positions) {
@@ -59,7 +60,7 @@ static inline void rows_load(RowsShape s, RowsShared<T> w, device const T* from,
       if (r >= s.positions) at[i] = NO_ROW;
       if (row != NO_ROW) {
         device const T* own = from + row * pitch + c * 4;
-        if (aligned) x[i] = *(device const vec<T, 4>*)own;
+        if (Aligned) x[i] = *(device const vec<T, 4>*)own;
         else x[i] = vec<T, 4>(own[0], own[1], own[2], own[3]);
       }
       r += down;
@@ -227,7 +228,8 @@ static inline void rows_block(constant AttentionParams& p, RowsShape s, RowsShar
   const bool k_aligned = attention_aligned(k), v_aligned = attention_aligned(v);
   for (uint first = 0; first < BLOCK; first += s.positions) {
     if (block + first >= hi || block + first + s.positions <= lo) continue;
-    rows_load(s, w, k, pitch, first, k_aligned, t);
+    if (k_aligned) rows_load<T, true>(s, w, k, pitch, first, t);
+    else rows_load<T, false>(s, w, k, pitch, first, t);
     threadgroup_barrier(mem_flags::mem_threadgroup);
     if (s.positions * s.members >= 4 * THREADS)
       rows_scores<T, 2>(s, w, first, scale, p.soft_cap, t);
@@ -239,7 +241,8 @@ static inline void rows_block(constant AttentionParams& p, RowsShape s, RowsShar
   for (int i = 0; i < OWN; ++i) own[i] = float4(0.0f);
   for (uint first = 0; first < BLOCK; first += s.positions) {
     if (block + first >= hi || block + first + s.positions <= lo) continue;
-    rows_load(s, w, v, pitch, first, v_aligned, t);
+    if (v_aligned) rows_load<T, true>(s, w, v, pitch, first, t);
+    else rows_load<T, false>(s, w, v, pitch, first, t);
     threadgroup_barrier(mem_flags::mem_threadgroup);
     if (s.members <= 2 * at.ways) rows_values<T, OWN / 2>(s, w, block, first, at, own);
     else rows_values<T, OWN>(s, w, block, first, at, own);
@@ -299,7 +302,7 @@ static inline void rows_walk(constant AttentionParams& p, RowsShape s, RowsShare
 }
 
 template <class T, bool narrow>
-kernel GROUP_OF(THREADS) void attention_rows(
+kernel GROUPS(THREADS, 2) void attention_rows(
     device const float* q [[buffer(0)]], device const T* k [[buffer(1)]],
     device const T* v [[buffer(2)]], device const uint* lengths [[buffer(3)]],
     device const uint* pages [[buffer(4)]], device const uint* extents [[buffer(5)]],

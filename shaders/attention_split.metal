@@ -8,6 +8,28 @@
 #define UNSEEN -1.0f  // in place of a sum: a block in which nothing is seen
 #define MERGED 8      // parts that a thread asks for at once
 
+// Eight of the sixteen lanes of a position's scores, a pair of four for each head. Aligned: K is
+// read four at once; a constant, so that all reads of a turn are on their way at once.
+template <int HEADS>
+struct SplitLanes {
+  float4 v[HEADS][2];
+};
+template <class T, int HEADS, bool Aligned>
+static inline void split_lanes(device const T* from, threadgroup const float* q, uint dim, uint t,
+                               thread SplitLanes<HEADS>& lanes) {
+  for (uint begin = t % 2 * 4; begin < dim; begin += 64) {
+    float4 x[8];
+    for (uint i = 0; i < 8; ++i)
+      if (begin + 8 * i < dim) x[i] = attention_load(from + begin + 8 * i, Aligned);
+    for (uint i = 0; i < 8; ++i) {
+      if (begin + 8 * i >= dim) break;
+      for (int h = 0; h < HEADS; ++h)
+        lanes.v[h][i % 2] =
+            fma(attention_load(q + h * 256 + begin + 8 * i), x[i], lanes.v[h][i % 2]);
+    }
+  }
+}
+
 // Scores of n positions of a block into e, [positions][HEADS]: two threads a position, each with
 // eight of the sixteen lanes.
 template <class T, int HEADS>
@@ -18,20 +40,14 @@ static inline void split_scores(constant AttentionParams& p, float scale, device
   const bool aligned = attention_aligned(k);
   for (uint first = 0; first < n; first += SPLIT_THREADS / 2) {
     const uint row = rows[first + t / 2];
-    float4 lanes[HEADS][2];
-    for (int h = 0; h < HEADS; ++h) lanes[h][0] = lanes[h][1] = float4(0.0f);
+    SplitLanes<HEADS> lanes;
+    for (int h = 0; h < HEADS; ++h) lanes.v[h][0] = lanes.v[h][1] = float4(0.0f);
     device const T* from = k + (ulong(row) * p.kv_heads + kv_head) * p.head_dim;
-    for (uint begin = t % 2 * 4; row != NO_ROW && begin < p.head_dim; begin += 64) {
-      float4 x[8];
-      for (uint i = 0; i < 8; ++i)
-        if (begin + 8 * i < p.head_dim) x[i] = attention_load(from + begin + 8 * i, aligned);
-      for (uint i = 0; i < 8; ++i) {
-        if (begin + 8 * i >= p.head_dim) break;
-        for (int h = 0; h < HEADS; ++h)
-          lanes[h][i % 2] = fma(attention_load(q + h * 256 + begin + 8 * i), x[i], lanes[h][i % 2]);
-      }
+    if (row != NO_ROW) {
+      if (aligned) split_lanes<T, HEADS, true>(from, q, p.head_dim, t, lanes);
+      else split_lanes<T, HEADS, false>(from, q, p.head_dim, t, lanes);
     }
-    for (int h = 0; h < HEADS; ++h) parts[h * SPLIT_THREADS + t] = lanes[h][0] + lanes[h][1];
+    for (int h = 0; h < HEADS; ++h) parts[h * SPLIT_THREADS + t] = lanes.v[h][0] + lanes.v[h][1];
     threadgroup_barrier(mem_flags::mem_threadgroup);
     for (uint unit = t; unit < HEADS * (SPLIT_THREADS / 2); unit += SPLIT_THREADS) {
       const uint h = unit / (SPLIT_THREADS / 2), position = unit % (SPLIT_THREADS / 2);
@@ -85,13 +101,13 @@ static inline void split_shares(threadgroup const float* e, thread float* to) {
   for (int h = 0; h < HEADS; ++h) to[h] = e[h];
 }
 
-// A block's values, two features of all heads after others; no position from n on is seen.
-template <class T, int HEADS>
+// A block's values, two features of all heads after others; no position from n on is seen. Aligned
+// as in split_lanes, of two.
+template <class T, int HEADS, bool Aligned>
 static inline void split_values(constant AttentionParams& p, device const T* v,
                                 threadgroup const uint* rows, threadgroup const float* e,
                                 uint kv_head, uint heads, uint n, ulong stride, device float* part,
                                 uint t) {
-  const bool aligned = ulong(v) % (2 * sizeof(T)) == 0;
   const ulong pitch = ulong(p.kv_heads) * p.head_dim;
   for (uint c = 2 * t; c < p.head_dim; c += 2 * SPLIT_THREADS) {
     device const T* from = v + ulong(kv_head) * p.head_dim + c;
@@ -104,7 +120,7 @@ static inline void split_values(constant AttentionParams& p, device const T* v,
         x[a] = vec<T, 2>(T(-0.0f), T(-0.0f));
         if (row == NO_ROW) continue;
         device const T* own = from + row * pitch;
-        if (aligned) x[a] = *(device const vec<T, 2>*)own;
+        if (Aligned) x[a] = *(device const vec<T, 2>*)own;
         else x[a] = vec<T, 2>(own[0], own[1]);
       }
       for (uint a = 0; a < AHEAD; ++a) {
@@ -125,7 +141,7 @@ static inline void split_values(constant AttentionParams& p, device const T* v,
 }
 
 template <class T, bool narrow, int HEADS>
-kernel GROUP_OF(SPLIT_THREADS) void attention_split(
+kernel GROUPS(SPLIT_THREADS, HEADS == 1 ? 7 : 4) void attention_split(
     device const float* q [[buffer(0)]], device const T* k [[buffer(1)]],
     device const T* v [[buffer(2)]], device const uint* lengths [[buffer(3)]],
     device const uint* pages [[buffer(4)]], device const uint* extents [[buffer(5)]],
@@ -161,7 +177,9 @@ kernel GROUP_OF(SPLIT_THREADS) void attention_split(
   const float top = split_weights<narrow, HEADS>(rows, e, tops, sums, found, heads, t);
   const ulong stride = ulong(p.blocks) * SPLIT_WORDS(p.head_dim);
   device float* part = scratch + first * stride + ulong(block) * SPLIT_WORDS(p.head_dim);
-  split_values<T, HEADS>(p, v, rows, e, kv_head, heads, n, stride, part, t);
+  if (ulong(v) % (2 * sizeof(T)) == 0)
+    split_values<T, HEADS, true>(p, v, rows, e, kv_head, heads, n, stride, part, t);
+  else split_values<T, HEADS, false>(p, v, rows, e, kv_head, heads, n, stride, part, t);
   if (t % 16 || t / 16 >= heads) return;
   uint any = 0;
   for (uint i = 0; i < 16; ++i) any |= found[t + i];

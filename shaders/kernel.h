@@ -14,12 +14,13 @@ using namespace metal;
 #include "shared/dialect.h"
 #include "shared/places.h"
 
-// The most threads of a group. CUDA's compiler gives them more registers where they are few;
-// Metal's pipelines are made with the number that is launched.
+// For CUDA's compiler, which trades registers for groups: the most threads of a group, and the
+// groups that a processor is to hold at once. Fewer of them have more reads on their way each.
 #ifdef ACCEL_CUDA
-#define GROUP_OF(threads) [[max_total_threads_per_threadgroup(threads)]]
+#define GROUPS(threads, count) \
+  [[max_total_threads_per_threadgroup(threads), groups_of_a_processor(count)]]
 #else
-#define GROUP_OF(threads)
+#define GROUPS(threads, count)
 #endif
 
 // Storage types: float, half, and the bits of a bf16 as ushort.

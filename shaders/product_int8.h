@@ -17,11 +17,11 @@ static inline Rounded rounded_of(device uchar* scratch, constant ProductParams& 
 
 // A thread a block. Quotients round half to even: 1.5 * 2^23 leaves a sum's last place at 1.
 template <class X>
-kernel GROUP_OF(kRoundThreads) void round_to_int8(device const X* x [[buffer(0)]],
-                                                  constant ProductParams& p [[buffer(PARAMS)]],
-                                                  device uchar* scratch [[buffer(SCRATCH)]],
-                                                  uint group [[threadgroup_position_in_grid]],
-                                                  uint index [[thread_index_in_threadgroup]]) {
+kernel void round_to_int8(device const X* x [[buffer(0)]],
+                          constant ProductParams& p [[buffer(PARAMS)]],
+                          device uchar* scratch [[buffer(SCRATCH)]],
+                          uint group [[threadgroup_position_in_grid]],
+                          uint index [[thread_index_in_threadgroup]]) {
   const ulong block = ulong(group) * kRoundThreads + index;
   if (block >= ulong(p.M) * (p.K / p.group)) return;
   const Rounded to = rounded_of(scratch, p);
@@ -54,9 +54,10 @@ kernel GROUP_OF(kRoundThreads) void round_to_int8(device const X* x [[buffer(0)]
 #define INT8_GROUPS (INT8_DEPTH / 32)
 
 template <class X, class S, uint R, bool Grouped>
-kernel GROUP_OF(kInt8Threads) void int8_rows(PRODUCT_OPERANDS,
-                                             device uchar* scratch [[buffer(SCRATCH)]],
-                                             PRODUCT_PLACE) {
+kernel GROUPS(kInt8Threads, R == 1 ? 16 : 12) void int8_rows(PRODUCT_OPERANDS,
+                                                             device uchar* scratch
+                                                             [[buffer(SCRATCH)]],
+                                                             PRODUCT_PLACE) {
   threadgroup float4 staged[R * INT8_DEPTH / 4];
   // Integer sums, [R][groups][columns], in four parts.
   threadgroup float4 parts[R * INT8_GROUPS * kInt8Columns];

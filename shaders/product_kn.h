@@ -23,7 +23,7 @@ static inline void add_one(thread Chains<R, C>& a, threadgroup const float* x,
 }
 
 template <class X, class S, uint R, uint C, bool Grouped>
-kernel GROUP_OF(kKnThreads) void kn_rows(PRODUCT_OPERANDS, PRODUCT_PLACE) {
+kernel GROUPS(kKnThreads, 16) void kn_rows(PRODUCT_OPERANDS, PRODUCT_PLACE) {
   threadgroup float staged[KN_FLOATS];
   const Part part = part_of<Grouped>(p, segments, group.x, R);
   const uint n0 = group.y * kKnThreads * C, K = p.K, N = p.N;

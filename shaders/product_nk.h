@@ -71,10 +71,30 @@ static inline void put_results(const thread Lanes<R, C>& a, threadgroup float4* 
 #define FEW_QUADS (kNkThreads / 4)
 #define FEW_FLOATS 1024  // of x at a time
 
+// What a thread adds of 64 values of K at a time, four steps on their way at once; up to where it
+// came. Flag is that of the rows.
+template <bool Flag, class Row, uint R, uint C>
+static inline uint add_steps(thread Lanes<R, C>& a, thread const Row* row,
+                             threadgroup const float4* x4, uint stride, uint k0, uint depth,
+                             uint place) {
+  uint k = 0;
+  for (; k + 64 <= depth; k += 64) {
+    float v[C * 16];
+#pragma unroll
+    for (uint c = 0; c < C; ++c) {
+      row[c].pair(k0 + k + 4 * place, Flag, v + 16 * c);
+      row[c].pair(k0 + k + 32 + 4 * place, Flag, v + 16 * c + 8);
+    }
+#pragma unroll
+    for (uint s = 0; s < 4; ++s) add_four<R, C>(a, x4 + k / 4 + 4 * s, stride, v + 4 * s, 16);
+  }
+  return k;
+}
+
 // R rows of x by C columns a quad: the weight passes from memory through registers, read once for R
 // rows.
 template <class X, class S, uint R, uint C, bool Grouped>
-kernel GROUP_OF(kNkThreads) void nk_few(PRODUCT_OPERANDS, PRODUCT_PLACE) {
+kernel GROUPS(kNkThreads, R == 1 ? 16 : 8) void nk_few(PRODUCT_OPERANDS, PRODUCT_PLACE) {
   threadgroup float4 room[FEW_FLOATS / 4];
   const Part part = part_of<Grouped>(p, segments, group.x, R);
   const uint n0 = group.y * FEW_QUADS * C, K = p.K;
@@ -107,17 +127,9 @@ kernel GROUP_OF(kNkThreads) void nk_few(PRODUCT_OPERANDS, PRODUCT_PLACE) {
                                    : BEYOND_X;
     threadgroup_barrier(mem_flags::mem_threadgroup);
     threadgroup const float4* x4 = room + place;
-    uint k = 0;
-    for (; k + 64 <= depth; k += 64) {  // four steps are on their way at once
-      float v[C * 16];
-#pragma unroll
-      for (uint c = 0; c < C; ++c) {
-        row[c].pair(k0 + k + 4 * place, v + 16 * c);
-        row[c].pair(k0 + k + 32 + 4 * place, v + 16 * c + 8);
-      }
-#pragma unroll
-      for (uint s = 0; s < 4; ++s) add_four<R, C>(a, x4 + k / 4 + 4 * s, most / 4, v + 4 * s, 16);
-    }
+    uint k = row[0].flag()
+                 ? add_steps<true, typename S::Row, R, C>(a, row, x4, most / 4, k0, depth, place)
+                 : add_steps<false, typename S::Row, R, C>(a, row, x4, most / 4, k0, depth, place);
     for (; k < depth; k += QUAD_STEP) {
       float v[C * 4];
 #pragma unroll

@@ -6,7 +6,8 @@
 // k + 3 and +0 behind K, pair(k) those of k and of k + 16, all of them inside K; k is a multiple of
 // four, in pair() one below 16 behind a multiple of 32. eight(k), in rows of whole groups, gives
 // codes as they are. Operands are aligned to their elements alone: elements are read one by one,
-// four at once where the address allows it.
+// four at once where the address allows it. flag() is what all rows of a weight have in common and
+// pair() asks for; a loop gives it as a constant, so that there is no branch between its reads.
 #pragma once
 #include "product.h"
 
@@ -58,9 +59,10 @@ struct FloatRow {
     if (k + 4 <= K) return widen_four(w + k, wide, to);
     for (uint i = 0; i < 4; ++i) to[i] = k + i < K ? widen(w[k + i]) : 0.0f;
   }
-  inline void pair(uint k, thread float* to) const {
-    widen_four(w + k, wide, to);
-    widen_four(w + k + 16, wide, to + 4);
+  inline bool flag() const { return wide; }
+  inline void pair(uint k, bool flag, thread float* to) const {
+    widen_four(w + k, flag, to);
+    widen_four(w + k + 16, flag, to + 4);
   }
 };
 template <class W>
@@ -96,31 +98,32 @@ struct Int4Row {
   uint K, shift;
   bool zeros;
   uint first_code, first;
-  inline float one(uint k) const {
+  inline bool flag() const { return zeros; }
+  inline float one(uint k, bool flag) const {
     const uint i = first_code + k, g = (first + k) >> shift;
-    return int4_weight(widen(scales[g]), widen(offsets[g]), zeros,
+    return int4_weight(widen(scales[g]), widen(offsets[g]), flag,
                        codes[i >> 3] >> (4 * (i & 7)) & 15);
   }
-  inline void word(uint k, float s, float offset, thread float* to) const {
+  inline void word(uint k, float s, float offset, bool flag, thread float* to) const {
     const uint half_word = codes[k >> 3] >> (4 * (k & 7));
-    to[0] = int4_weight(s, offset, zeros, half_word & 15);
-    to[1] = int4_weight(s, offset, zeros, half_word >> 4 & 15);
-    to[2] = int4_weight(s, offset, zeros, half_word >> 8 & 15);
-    to[3] = int4_weight(s, offset, zeros, half_word >> 12 & 15);
+    to[0] = int4_weight(s, offset, flag, half_word & 15);
+    to[1] = int4_weight(s, offset, flag, half_word >> 4 & 15);
+    to[2] = int4_weight(s, offset, flag, half_word >> 8 & 15);
+    to[3] = int4_weight(s, offset, flag, half_word >> 12 & 15);
   }
   inline void four(uint k, thread float* to) const {
-    if (Whole) return word(k, widen(scales[k >> shift]), widen(offsets[k >> shift]), to);
-    for (uint i = 0; i < 4; ++i) to[i] = k + i < K ? one(k + i) : 0.0f;
+    if (Whole) return word(k, widen(scales[k >> shift]), widen(offsets[k >> shift]), zeros, to);
+    for (uint i = 0; i < 4; ++i) to[i] = k + i < K ? one(k + i, zeros) : 0.0f;
   }
-  inline void pair(uint k, thread float* to) const {
+  inline void pair(uint k, bool flag, thread float* to) const {
     if (Whole) {
       const float s = widen(scales[k >> shift]), offset = widen(offsets[k >> shift]);
-      word(k, s, offset, to);
-      word(k + 16, s, offset, to + 4);
+      word(k, s, offset, flag, to);
+      word(k + 16, s, offset, flag, to + 4);
       return;
     }
-    for (uint i = 0; i < 4; ++i) to[i] = one(k + i);
-    for (uint i = 0; i < 4; ++i) to[4 + i] = one(k + 16 + i);
+    for (uint i = 0; i < 4; ++i) to[i] = one(k + i, flag);
+    for (uint i = 0; i < 4; ++i) to[4 + i] = one(k + 16 + i, flag);
   }
   inline void eight(uint k, thread float* to) const {
     const uint codes_of = codes[k >> 3];
@@ -176,19 +179,20 @@ struct Int8Row {
   uint K, first;
   bool wide;
   inline float one(uint k) const { return widen(scales[(first + k) >> 5]) * float(q[k]); }
-  inline void scaled(uint k, float s, thread float* to) const {
-    widen_four(q + k, wide, to);
+  inline bool flag() const { return wide; }
+  inline void scaled(uint k, float s, bool flag, thread float* to) const {
+    widen_four(q + k, flag, to);
     for (uint i = 0; i < 4; ++i) to[i] = s * to[i];
   }
   inline void four(uint k, thread float* to) const {
-    if (Whole) return scaled(k, widen(scales[k >> 5]), to);
+    if (Whole) return scaled(k, widen(scales[k >> 5]), wide, to);
     for (uint i = 0; i < 4; ++i) to[i] = k + i < K ? one(k + i) : 0.0f;
   }
-  inline void pair(uint k, thread float* to) const {
+  inline void pair(uint k, bool flag, thread float* to) const {
     if (Whole) {
       const float s = widen(scales[k >> 5]);
-      scaled(k, s, to);
-      scaled(k + 16, s, to + 4);
+      scaled(k, s, flag, to);
+      scaled(k + 16, s, flag, to + 4);
       return;
     }
     for (uint i = 0; i < 4; ++i) to[i] = one(k + i);

@@ -5,7 +5,12 @@ set(NVRTC_DIR "" CACHE PATH "a folder that holds libnvrtc.so; empty: of the pack
 
 find_package(Python REQUIRED COMPONENTS Interpreter)
 set(cuda_kernels ${CMAKE_BINARY_DIR}/generated/cuda_shaders.inc)
-set(cuda_options --out ${cuda_kernels} --cxx ${CMAKE_CXX_COMPILER} --cache ${CMAKE_BINARY_DIR}/cuda_cache)
+# Build trees side by side in build/ share what NVRTC made of a text.
+get_filename_component(cuda_cache ${CMAKE_BINARY_DIR} DIRECTORY)
+if(NOT cuda_cache STREQUAL ${CMAKE_SOURCE_DIR}/build)
+  set(cuda_cache ${CMAKE_BINARY_DIR})
+endif()
+set(cuda_options --out ${cuda_kernels} --cxx ${CMAKE_CXX_COMPILER} --cache ${cuda_cache}/cuda_cache)
 if(NVRTC_DIR)
   list(APPEND cuda_options --nvrtc ${NVRTC_DIR})
 endif()

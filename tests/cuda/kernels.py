@@ -19,7 +19,7 @@ import cuda_shaders
 
 ROOT = Path(__file__).resolve().parents[2]
 CXX = os.environ.get("CXX", "c++")
-CACHE = ROOT / "build" / "cuda_tests"
+CACHE = ROOT / "build" / "cuda_cache"  # that of the builds
 FOLDER = os.environ.get("NVRTC_DIR")
 NVRTC = cuda_shaders.nvrtc_below(Path(FOLDER)) if FOLDER else cuda_shaders.find_nvrtc()
 if os.environ.get("ACCEL_TEST_CUDA") == "1" and not NVRTC:

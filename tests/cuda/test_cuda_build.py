@@ -122,14 +122,18 @@ def test_translation(text, want):
 
 def test_an_entry_has_the_buffers_in_ascending_order():
     code, places = translated(
-        "template <class T> kernel [[max_total_threads_per_threadgroup(64)]] void f("
+        "template <class T> kernel [[max_total_threads_per_threadgroup(64), "
+        "groups_of_a_processor(sizeof(T))]] void f("
         "device T* o [[buffer(5)]], constant P& p [[buffer(27)]], device const T* x [[buffer(0)]], "
         "uint3 g [[threadgroup_position_in_grid]], uint i [[thread_index_in_threadgroup]]) {}\n"
         'template [[host_name("f_f32")]] [[kernel]] decltype(f<float>) f<float>;'
     )
     assert places == {"f_f32": [0, 5, 27]}
     assert (
-        'extern "C" __global__ void __launch_bounds__(64) f_f32( '
+        "template < class T > struct f_bounds { enum { threads = 64, groups = sizeof ( T ) }; }; "
+        "typedef decltype(f_body < float >) f_f32_type; "
+        'extern "C" __global__ void '
+        "__launch_bounds__(f_bounds < float >::threads, f_bounds < float >::groups) f_f32( "
         "msl::pointer<2, f_f32_type> __restrict__ b0, msl::pointer<0, f_f32_type> __restrict__ b5, "
         "const __grid_constant__ msl::value<1, f_f32_type> b27) { "
         "f_body < float >(b5, b27, b0, msl::place(blockIdx), threadIdx.x); }"

@@ -139,6 +139,24 @@ def test_the_kernels_compile_for_compute_100():
     assert ".target sm_100" in later["rms_norm_f32"].ptx
 
 
+HOT = (
+    *(
+        f"matmul_nk_{x}_{w}_{rows}"
+        for x in ("f32", "f16")
+        for w in ("f16", "bf16")
+        for rows in ("one", "few", "many")
+    ),
+    *(f"int4_matmul_nk_f16_{rows}" for rows in ("one", "few", "many")),
+    *(f"quant_matmul_nk_f32_{rows}" for rows in ("one", "few", "many")),
+    *(
+        f"attention_{kind}_{rows}"
+        for kind in ("f32", "f16")
+        for rows in ("split", "split1", "rows")
+    ),
+    *("attention_merge", "rms_norm_f32", "rope_f32", "swiglu_f32", "softmax_long_f32"),
+)
+
+
 def test_machine_code_for_sm_90a_keeps_to_the_registers():
     codes = {}
     for cubin in made("sm_90a", "CUBIN").values():
@@ -147,9 +165,9 @@ def test_machine_code_for_sm_90a_keeps_to_the_registers():
     for name, code in codes.items():
         assert code.registers >= 8 and code.registers * table()[name].threads <= 65536, (name, code)
         assert code.shared <= 48 * 1024, (name, code)
-        # A few words are this assembler's price for one more group; a driver has its own.
-        assert code.frame <= 32, (name, code)
-    assert sum(code.frame > 0 for code in codes.values()) <= 8
+        # The price of the groups that a processor is to hold; none in what a model's step needs.
+        assert code.frame <= 64, (name, code)
+    assert [name for name in HOT if codes[name].frame] == []
     assert codes["attention_f32_split"].shared >= 4 * 256 * 4
 
 

@@ -36,7 +36,7 @@ class Kernels(Text):
 
     def kernel(self, n):
         """A kernel's signature begins at n; returns where its parameters begin."""
-        first, limit = n, None
+        first, attributes = n, {}
         if self.s(n) == "kernel":
             self.tok(n).s = "MSL_KERNEL_FN"
             n += 1
@@ -45,9 +45,7 @@ class Kernels(Text):
                 n += 1
                 continue
             e = self.attr_end(n)
-            for name, arguments in self.attr_items(n, e):
-                if name == "max_total_threads_per_threadgroup":
-                    limit = arguments
+            attributes |= dict(self.attr_items(n, e))
             self.blank(n, e)
             if first == n:
                 self.tok(n).s = "MSL_KERNEL_FN"
@@ -63,8 +61,9 @@ class Kernels(Text):
             {
                 "name": name,
                 "params": params,
-                "max_threads": limit,
-                "template": self.is_template(first),
+                "max_threads": attributes.get("max_total_threads_per_threadgroup"),
+                "groups": attributes.get("groups_of_a_processor"),  # CUDA's alone
+                "template": self.template_of(first),
             }
         )
         return n  # vectors and arrays inside the list are rewritten by the caller
@@ -129,13 +128,14 @@ class Kernels(Text):
                 self.problem(n, f"kernel '{kernel}': {p['kind']}({p['index']}) is used twice")
             seen.add(key)
 
-    def is_template(self, n):
+    def template_of(self, n):
+        """The text `template <...>` before a kernel; empty where there is none."""
         m = n - 1
         while m >= 0 and self.s(m) not in (";", "}", "{"):
             if self.s(m) == "template":
-                return True
+                return self.text(m, self.match_angle(m + 1))
             m -= 1
-        return False
+        return ""
 
     def explicit_instantiation(self, a, e):
         host = None

@@ -81,15 +81,25 @@ class CudaText(Rewriter):
         return "static __forceinline__" if t.s == "MSL_KERNEL_FN" else t.s
 
     def entries(self):
-        """(name, places, text) of each function; kernels without exchange are other devices'."""
+        """The text of all and {name: places}; kernels without exchange are other devices'."""
         by_name = {k["name"]: k for k in self.kernels}
+        bounds = "".join(bounds_of(k) for k in self.kernels)
         todo = [(k["name"], k["name"], k) for k in self.kernels if not k["template"]]
         todo += [(i["host"], i["entity"], by_name[i["base"]]) for i in self.instances]
-        return [
+        texts = [
             entry(host, entity, kernel)
             for host, entity, kernel in todo
             if not re.search(r"\bPlain\b", entity)
         ]
+        return bounds + "".join(text for _, _, text in texts), {t[0]: t[1] for t in texts}
+
+
+def bounds_of(kernel):
+    """A group's most threads and how many groups a processor is to hold: 0 leaves it to the
+    compiler. Both may depend on the parameters of the template."""
+    threads, groups = kernel["max_threads"] or "MSL_MOST_THREADS", kernel["groups"] or "0"
+    values = f"enum {{ threads = {threads}, groups = {groups} }};"
+    return f"{kernel['template']} struct {kernel['name']}_bounds {{ {values} }};\n"
 
 
 def entry(host, entity, kernel):
@@ -104,11 +114,12 @@ def entry(host, entity, kernel):
         how = "const __grid_constant__ msl::value" if p["ref"] else "msl::pointer"
         params[index] = f"{how}<{i}, {host}_type> {'' if p['ref'] else '__restrict__ '}b{index}"
         values.append(f"b{index}")
-    threads = kernel["max_threads"] or "MSL_MOST_THREADS"
+    bounds = re.sub(r"^\w+", lambda m: m[0] + "_bounds", entity)
     listed = ",\n    ".join(params[i] for i in sorted(params))
     text = (
         f"typedef decltype({body}) {host}_type;\n"
-        f'extern "C" __global__ void __launch_bounds__({threads}) {host}(\n    {listed}) {{\n'
+        f'extern "C" __global__ void __launch_bounds__({bounds}::threads, {bounds}::groups)'
+        f" {host}(\n    {listed}) {{\n"
         f"  {body}({', '.join(values)});\n}}\n"
     )
     return host, sorted(params), text
@@ -124,6 +135,5 @@ def translate(name, text, cxx):
                 code.problems.append(f"{name}: kernel {k['name']}: {p['kind']} is not of CUDA")
     if code.problems:
         raise SystemExit("\n".join(code.problems))
-    entries = code.entries()
-    texts = "".join(text for _, _, text in entries)
-    return f'{code.body()}\n#line 1 "<entries of {name}>"\n{texts}', {e[0]: e[1] for e in entries}
+    entries, places = code.entries()
+    return f'{code.body()}\n#line 1 "<entries of {name}>"\n{entries}', places
