@@ -3,7 +3,7 @@
 ACCEL_TEST_ISA: `all` runs device tests on every kernel table of this machine, a name on that one;
 without it the best table.
 ACCEL_TEST_DEVICE: `metal` runs them on the Metal device instead, `metal_plain` on it without
-exchange inside SIMD groups, `metal,metal_plain` on both.
+exchange inside SIMD groups, `metal,metal_plain` on both; `cuda` runs them on the first NVIDIA GPU.
 ACCEL_TEST_SLOW=1 runs the tests marked slow, ACCEL_TEST_PEERS=1 those marked peers.
 """
 
@@ -21,16 +21,27 @@ sys.path[:0] = [str(HERE), str(HERE / "ops"), str(HERE / "conformance")]
 
 TABLES = ("base", "avx2", "avx512", "neon")
 METAL = ("metal", "metal_plain")
+GPUS = (*METAL, "cuda")
 POISON = 0xFF  # every transient starts as NaN
+
+
+def open_named(isa: str | None, threads: int = 1, **options):
+    """A device by the name of a kernel table or of a GPU's backend."""
+    import accel
+
+    options = {"debug_fill": POISON, **options}
+    if isa in METAL:
+        return accel.open_metal(plain=isa == "metal_plain", **options)
+    if isa == "cuda":
+        return accel.open_cuda(**options)
+    return accel.open_cpu(threads=threads, isa=isa, **options)
 
 
 @cache
 def open_runtime(isa: str | None, threads: int = 1):
     import accel
 
-    if isa in METAL:
-        return accel.Runtime(accel.open_metal(plain=isa == "metal_plain", debug_fill=POISON))
-    return accel.Runtime(accel.open_cpu(threads=threads, isa=isa, debug_fill=POISON))
+    return accel.Runtime(open_named(isa, threads))
 
 
 @cache
@@ -84,6 +95,9 @@ collect_ignore_glob = [] if os.environ.get("ACCEL_TEST_PEERS") == "1" else ["pee
 if "metal" not in os.environ.get("ACCEL_TEST_DEVICE", ""):
     tests = (HERE / "metal").glob("test_*.py")
     collect_ignore = [p for p in tests if "from driver import" in p.read_text(encoding="utf-8")]
+# Needs the stand-in of NVIDIA's driver, or a GPU.
+if "cuda" not in os.environ.get("ACCEL_TEST_DEVICE", ""):
+    collect_ignore_glob += ["cuda/test_executor.py", "cuda/test_cuda_steps.py"]
 
 
 def pytest_itemcollected(item):
@@ -113,6 +127,6 @@ def device(runtime):
 def rng(request):
     """Seeded by the test's id without its kernel table, so that every table sees the same data."""
     name = request.node.nodeid
-    for isa in (*reversed(METAL), *TABLES):
+    for isa in (*reversed(GPUS), *TABLES):
         name = name.replace(isa, "")
     return np.random.default_rng(zlib.crc32(name.encode()))

@@ -35,6 +35,7 @@ ACCEL = [
     "enumerate_devices",
     "open_best",
     "open_cpu",
+    "open_cuda",
     "open_device",
     "open_metal",
     "quant",

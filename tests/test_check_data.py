@@ -6,7 +6,7 @@ import accel
 import numpy as np
 import pytest
 from accel import tensor as T
-from conftest import METAL, chosen_tables
+from conftest import GPUS, chosen_tables, open_named
 from placing import submit_arrays
 
 F32, U32 = np.float32, np.uint32
@@ -15,9 +15,8 @@ PADDING = 2**32 - 1
 
 def opened(threads: int, check: bool = False):
     """The CPU, or the device that ACCEL_TEST_DEVICE names."""
-    if any(name in METAL for name in chosen_tables()):
-        return accel.open_metal(check=check, debug_fill=255)
-    return accel.open_cpu(threads=threads, check=check)
+    name = chosen_tables()[0]
+    return open_named(name if name in GPUS else None, threads, check=check)
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["unchecked", "checked"])

@@ -28,7 +28,7 @@ ENUMS = {
 }
 # An option of one operator alone takes fewer.
 FEWER = {}
-BACKENDS = ("cpu", "metal")
+BACKENDS = ("cpu", "metal", "cuda")
 HERE = Path(__file__).parent
 
 

@@ -13,14 +13,14 @@ import tiny_llama
 from accel import llm, tensor
 from accel.tensor import SamplingOptions, Stream
 from checkpoint import checkpoint_path, reference
-from conftest import fma_tables
+from conftest import fma_tables, open_named
 
 GREEDY = SamplingOptions()
 
 
 def load(isa, *, threads=2, **options):
     """A model whose transients start as NaN in every step."""
-    device = accel.open_cpu(threads=threads, isa=isa, debug_fill=255)
+    device = open_named(isa, threads)
     return llm.load(checkpoint_path(), device=device, **options)
 
 
@@ -157,7 +157,7 @@ def caches(model, positions):
 
 def poison(model):
     for buffer in model._engine.states.values():
-        buffer.numpy()[:] = np.nan
+        buffer.write(np.full(buffer.count, np.nan, buffer.numpy().dtype))
 
 
 def run_cuts(model, ids, cuts):
@@ -165,7 +165,7 @@ def run_cuts(model, ids, cuts):
     model._engine.prefill(ids, cuts)
     rest = caches(model, model.config.context)[0][:, len(ids) :]
     assert (rest == rest[0, 0, 0, 0]).all()  # padding rows have written nothing
-    return model._engine.logits.view.copy().view(np.uint32), caches(model, len(ids))
+    return model._engine.logits.get().copy().view(np.uint32), caches(model, len(ids))
 
 
 def run_by_token(model, ids):
@@ -173,9 +173,9 @@ def run_by_token(model, ids):
     poison(model)
     e = model._engine
     for i, token in enumerate(ids):
-        e.token[0].view[0] = token
+        e.token[0].put([token])
         e.decode(0, i).wait()
-    return e.logits.view.copy().view(np.uint32), caches(model, len(ids))
+    return e.logits.get().copy().view(np.uint32), caches(model, len(ids))
 
 
 def same(a, b):
@@ -188,7 +188,8 @@ def test_any_cut_of_a_prefill_gives_the_same_bits(models, isa, kv):
     n = 135 if kv == "f32" else 23
     ids = reference()["perplexity"]["token_ids"][:n]
     whole = run_cuts(model, ids, [n])
-    assert np.isfinite(model._engine.logits.view).all() and np.ptp(model._engine.logits.view) > 10
+    logits = model._engine.logits.get()
+    assert np.isfinite(logits).all() and np.ptp(logits) > 10
     sevens = [7] * (n // 7) + ([n % 7] if n % 7 else [])
     for cuts in (None, sevens, [1] * 9 + [n - 9], [n - 1, 1]):
         assert same(run_cuts(model, ids, cuts), whole), cuts

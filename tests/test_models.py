@@ -13,6 +13,7 @@ import pytest
 import tiny_models
 from accel import llm
 from accel.llm.tokenizer_hf import FolderTokenizer
+from conftest import open_named
 
 BAR = 1e-4  # logits of unit scale; f32 against float64 is at most 1.2e-5 in models of this size
 
@@ -38,7 +39,7 @@ def folder(tmp_path):
 
 
 def open_model(path, isa, kv="f32", **options):
-    device = accel.open_cpu(threads=2, isa=isa, debug_fill=255)
+    device = open_named(isa, threads=2)
     return llm.load(path, device=device, kv=kv, **options)
 
 
@@ -47,9 +48,9 @@ def by_token(model, ids) -> np.ndarray:
     e, rows = model._engine, []
     e.start()
     for i, token in enumerate(ids):
-        e.token[0].view[0] = token
+        e.token[0].put([token])
         e.decode(0, i).wait()
-        rows.append(e.logits.view.copy())
+        rows.append(e.logits.get().copy())
     return np.stack(rows)
 
 
@@ -64,7 +65,7 @@ def test_logits_are_the_recorded_ones(folder, isa, name):
             assert np.std(row) > 0.3
         assert np.array_equal(model.logits(ids), got[-1])
         model._engine.prefill(ids, [3, 1, len(ids) - 4])
-        assert np.array_equal(model._engine.logits.view, got[-1])
+        assert np.array_equal(model._engine.logits.get(), got[-1])
         assert np.array_equal(by_token(model, ids), got)
         tokens = [t.id for t in model.generate(ids, 6, ignore_eos=True)]
         again = [t.id for t in model.generate(ids, 6, ignore_eos=True)]

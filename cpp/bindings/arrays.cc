@@ -171,7 +171,7 @@ BufferPtr buffer_of_array(const DevicePtr& device, py::handle value, const std::
   const void* data = packed.data();
   BufferPtr buffer = unlocked([&] {
     BufferPtr made = device->new_buffer(*a.dtype, a.count, label);
-    std::memcpy(made->host(), data, size_t(made->bytes()));
+    device->copy_in(made->address(), data, made->bytes());
     return made;
   });
   buffer->copied = true;

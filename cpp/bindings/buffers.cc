@@ -1,6 +1,4 @@
 // Buffer and BufferView.
-#include <cstring>
-
 #include "bindings/bindings.h"
 
 namespace accel::bindings {
@@ -34,7 +32,7 @@ void write(const BufferPtr& b, py::object array) {
   unlocked([&] {
     wait_until_unused(b);
     const std::shared_ptr<void> memory = b->memory();
-    if (memory) std::memcpy(b->host(), a.data, size_t(b->bytes()));
+    if (memory) b->device()->copy_in(b->address(), a.data, b->bytes());
   });
 }
 
@@ -43,7 +41,29 @@ py::object access(const BufferPtr& b, py::object fn) {
   if (!PyCallable_Check(fn.ptr())) wrong_type({"access", "fn"}, fn, "callable");
   unlocked([&] { wait_until_unused(b); });
   const Holding mapped(b, Holding::thread);
-  return fn(array_over(b));
+  if (b->host()) return fn(array_over(b));
+  const std::shared_ptr<void> memory = b->memory();
+  py::array array = empty_array(b->dtype, b->count);
+  void* const data = py::detail::array_proxy(array.ptr())->data;
+  unlocked([&] { b->device()->copy_out(data, memory.get(), b->bytes()); });
+  py::object result = fn(array);
+  if (b->writable) unlocked([&] { b->device()->copy_in(memory.get(), data, b->bytes()); });
+  return result;
+}
+
+// In place where the host sees the memory; else a copy that cannot be written, since a write to it
+// would reach nothing.
+py::object numpy(const BufferPtr& b) {
+  require_open("numpy", b);
+  if (b->host()) return array_over(b);
+  py::object array = read_into("numpy", b, py::none());
+  array.attr("setflags")(py::arg("write") = false);
+  return array;
+}
+
+py::tuple dlpack_device(const Buffer& b) {
+  const DlpackPlace place = b.device()->dlpack_place();
+  return py::make_tuple(place.type, place.id);
 }
 
 BufferView view(const BufferPtr& b, DType dtype, py::handle offset, py::handle count,
@@ -75,12 +95,10 @@ void add_buffer(py::class_<Buffer, BufferPtr>& c) {
           },
           "dtype"_a, "offset"_a, "count"_a, "A range read as another dtype, in its elements.")
       .def(
-          "numpy",
-          [](const BufferPtr& b) {
-            require_open("numpy", b);
-            return array_over(b);
-          },
-          "An array over the buffer's memory. It does not wait: the caller waits for the fence.")
+          "numpy", numpy,
+          "An array over the buffer's memory. It does not wait: the caller waits for the fence.\n\n"
+          "Where the host does not see the memory, a copy that cannot be written; it is read once "
+          "the queues that use it are done.")
       .def(
           "read",
           [](const BufferPtr& b, const py::object& out) { return read_into("read", b, out); },
@@ -96,14 +114,16 @@ void add_buffer(py::class_<Buffer, BufferPtr>& c) {
           "__dlpack__",
           [](const BufferPtr& b, py::object, py::object max_version, py::object device,
              py::object copy) {
-            if (!device.is_none() && !device.equal(py::make_tuple(1, 0)))
-              throw py::buffer_error(
-                  "__dlpack__: the buffer is in host memory, DLPack device (1, 0)");
+            const py::tuple own = dlpack_device(*b);
+            if (!device.is_none() && !device.equal(own))
+              throw py::buffer_error("__dlpack__: the buffer is on DLPack device " +
+                                     py::repr(own).cast<std::string>() +
+                                     "; buffer.read() copies it to the host");
             return dlpack_of(b, max_version, copy);
           },
           py::kw_only(), "stream"_a = py::none(), "max_version"_a = py::none(),
           "dl_device"_a = py::none(), "copy"_a = py::none())
-      .def("__dlpack_device__", [](const Buffer&) { return py::make_tuple(1, 0); })
+      .def("__dlpack_device__", dlpack_device)
       .def("__repr__", [](const Buffer& b) {
         return "<accel.Buffer " + std::string(name_of(b.dtype)) + "[" + std::to_string(b.count) +
                "]" + (b.label.empty() ? "" : " '" + b.label + "'") +
@@ -129,7 +149,7 @@ py::object read_into(const char* call, const BufferPtr& b, const py::object& out
   unlocked([&] {
     wait_until_unused(b);
     const std::shared_ptr<void> memory = b->memory();
-    if (memory) std::memcpy(a.data, b->host(), size_t(b->bytes()));
+    if (memory) b->device()->copy_out(a.data, b->address(), b->bytes());
   });
   return a.array;
 }

@@ -64,6 +64,19 @@ DevicePtr open_metal_device(py::object index, py::object check, py::object debug
   return unlocked([&] { return open_metal(options); });
 }
 
+DevicePtr open_cuda_device(py::object index, py::object check, py::object debug_fill,
+                           py::object lose_at, py::object serial) {
+  CudaOptions options;
+  options.index = int(in_range({"open_cuda", "index"}, index, 0, 1024));
+  options.check = bool_arg({"open_cuda", "check"}, check);
+  options.serial = bool_arg({"open_cuda", "serial"}, serial);
+  if (!debug_fill.is_none())
+    options.debug_fill = int(in_range({"open_cuda", "debug_fill"}, debug_fill, 0, 255));
+  if (!lose_at.is_none())
+    options.lose_at = in_range({"open_cuda", "lose_at"}, lose_at, 1, INT64_MAX);
+  return unlocked([&] { return open_cuda(options); });
+}
+
 std::vector<std::string> texts(Arg a, py::handle value) {
   std::vector<std::string> result;
   const py::object items = items_arg(a, value, "a sequence of str");
@@ -158,6 +171,10 @@ void add_opening(py::module_& m) {
         "plain"_a = false,
         "Open a Metal device, by its place in enumerate_devices(). cache is a folder for compiled "
         "pipelines; plain=True uses no exchange inside SIMD groups; the rest is as in open_cpu.");
+  m.def("open_cuda", open_cuda_device, "index"_a = 0, "check"_a = false,
+        "debug_fill"_a = py::none(), "lose_at"_a = py::none(), "serial"_a = false,
+        "Open a GPU of NVIDIA's, by its place in enumerate_devices(). serial=True lets each launch "
+        "wait for the one before it; the rest is as in open_cpu.");
   m.def(
       "open_best", open_best_device, "prefer"_a = py::make_tuple("metal", "cuda", "cpu"),
       "allow_cpu"_a = true, "allow_software"_a = false, "require"_a = py::tuple(),

@@ -80,13 +80,16 @@ struct Import {
   std::shared_ptr<void> owner;
 };
 
-Import import_of(py::object x) {
+// `stream`: before which the producer orders its work, or -1.
+Import import_of(py::object x, int64_t stream) {
   py::object capsule;
+  py::dict options;
+  if (stream >= 0) options["stream"] = stream;
   try {
-    capsule = x.attr("__dlpack__")(py::arg("max_version") = py::make_tuple(1, 0));
+    capsule = x.attr("__dlpack__")(py::arg("max_version") = py::make_tuple(1, 0), **options);
   } catch (py::error_already_set& e) {
     if (!e.matches(PyExc_TypeError)) throw;  // a producer of before versions
-    capsule = x.attr("__dlpack__")();
+    capsule = x.attr("__dlpack__")(**options);
   }
   Import in;
   if (PyCapsule_IsValid(capsule.ptr(), kVersionedName)) {
@@ -155,13 +158,21 @@ void copy_strided(char* out, const DlTensor& t, int64_t count, int64_t size) {
   }
 }
 
-void require_host(py::object x) {
+// Where x is: in the device's own memory, or in the host's.
+bool is_own(const Device& device, py::object x) {
   const py::object given = x.attr("__dlpack_device__")();
   const auto where = pair_arg({"from_dlpack", "x.__dlpack_device__()"}, given);
-  if (where.first != kCpu)
-    throw bind_error("foreign", "x",
-                     "from_dlpack: x is on DLPack device type " + std::to_string(where.first) +
-                         " and must be in host memory, type 1");
+  const DlpackPlace own = device.dlpack_place();
+  if (where.first == own.type && where.second == own.id) return true;
+  // The host's memory has one place, whatever number a producer gives it.
+  if (where.first == kCpu) return own.type == kCpu;
+  throw bind_error(
+      "foreign", "x",
+      "from_dlpack: x is on DLPack device type " + std::to_string(where.first) +
+          " and must be in host memory, type 1" +
+          (own.type == kCpu ? std::string()
+                            : ", or in the device's own, type " + std::to_string(own.type) +
+                                  " with id " + std::to_string(own.id)));
 }
 
 // ---------------------------------------------------------------- out
@@ -174,8 +185,9 @@ struct Export {
 };
 
 void fill(DlTensor& t, const BufferPtr& buffer, Export* e) {
-  t.data = buffer->host();
-  t.device = {kCpu, 0};
+  const DlpackPlace place = buffer->device()->dlpack_place();
+  t.data = buffer->address();
+  t.device = {place.type, place.id};
   t.ndim = 1;
   t.dtype = type_of(buffer->dtype);
   t.shape = e->shape;
@@ -218,8 +230,10 @@ py::capsule make_capsule(M* m, const BufferPtr& buffer, const char* name) {
 BufferPtr buffer_of_dlpack(const DevicePtr& device, py::object x, std::optional<bool> copy) {
   if (!py::hasattr(x, "__dlpack__") || !py::hasattr(x, "__dlpack_device__"))
     wrong_type({"from_dlpack", "x"}, x, "an object with __dlpack__ and __dlpack_device__");
-  require_host(x);
-  Import in = import_of(x);
+  const bool own = is_own(*device, x);
+  const bool on_gpu = own && !device->host_visible();
+  const int64_t stream = on_gpu ? unlocked([&] { return device->import_stream(); }) : -1;
+  Import in = import_of(x, stream);
   const DType dtype = dtype_of(in.tensor.dtype);
   const int64_t count = checked_count(in.tensor);
   if (in.copied && copy == false)
@@ -228,17 +242,23 @@ BufferPtr buffer_of_dlpack(const DevicePtr& device, py::object x, std::optional<
                      "copy=False");
   const int64_t size = size_of(dtype);
   const bool aligned = reinterpret_cast<uintptr_t>(bytes_of(in.tensor)) % size_t(size) == 0;
-  if (!device->wraps() && copy == false)
+  const bool in_place = on_gpu || (own && device->wraps());
+  if (!in_place && copy == false)
     throw bind_error("foreign", "x",
                      "from_dlpack: x is in memory of the host and must be the device's own with "
                      "copy=False; from_dlpack(x, copy=True) makes the copy");
-  const bool fits = device->wraps() && compact(in.tensor) && aligned;
+  const bool fits = in_place && compact(in.tensor) && aligned;
+  if (on_gpu && !compact(in.tensor))
+    throw bind_error("layout", "x",
+                     "from_dlpack: x is strided on the GPU and must be compact; x.contiguous() or "
+                     "ascontiguousarray(x) of its own library makes the copy");
   if (!fits && copy == false)
     throw bind_error(aligned ? "layout" : "alignment", "x",
                      std::string("from_dlpack: x is ") + (aligned ? "strided" : "misaligned") +
                          " and must be a compact aligned tensor with copy=False; "
                          "from_dlpack(x, copy=True) makes the copy");
   return unlocked([&] {
+    if (on_gpu) device->finish_import();
     if (fits && copy != true) {
       void* data = const_cast<char*>(bytes_of(in.tensor));
       BufferPtr wrapped = device->wrap(data, dtype, count, !in.read_only, in.owner, "dlpack");
@@ -246,9 +266,15 @@ BufferPtr buffer_of_dlpack(const DevicePtr& device, py::object x, std::optional<
       return wrapped;
     }
     BufferPtr made = device->new_buffer(dtype, count, "dlpack");
-    char* out = static_cast<char*>(made->host());
-    if (compact(in.tensor)) std::memcpy(out, bytes_of(in.tensor), size_t(made->bytes()));
-    else copy_strided(out, in.tensor, count, size);
+    if (on_gpu) {
+      device->copy_within(made->address(), bytes_of(in.tensor), made->bytes());
+    } else if (compact(in.tensor)) {
+      device->copy_in(made->address(), bytes_of(in.tensor), made->bytes());
+    } else {
+      std::vector<char> packed(size_t(made->bytes()));
+      copy_strided(packed.data(), in.tensor, count, size);
+      device->copy_in(made->address(), packed.data(), made->bytes());
+    }
     made->copied = true;
     return made;
   });
@@ -256,6 +282,8 @@ BufferPtr buffer_of_dlpack(const DevicePtr& device, py::object x, std::optional<
 
 py::capsule dlpack_of(const BufferPtr& buffer, py::handle max_version, py::handle copy) {
   require_open("__dlpack__", buffer);
+  // On a GPU the consumer's stream knows nothing of our queues.
+  if (!buffer->host()) unlocked([&] { wait_until_unused(buffer); });
   if (!copy.is_none() && bool_arg({"__dlpack__", "copy"}, copy))
     throw py::buffer_error(
         "__dlpack__: copy is True and must be None or False; "

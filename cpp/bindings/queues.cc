@@ -1,6 +1,5 @@
 // Queue and Fence. Waiting looks for signals; a failed fence that nobody waited for is reported.
 #include <cmath>
-#include <cstring>
 
 #include "bindings/bindings.h"
 #include "exec/release.h"
@@ -63,13 +62,14 @@ PyFence write_buffer(Queue& q, py::object buffer, py::object offset, py::object 
   Write w = checked_write(q, buffer, offset, host);
   return PyFence(unlocked([&] {
     auto holding = std::make_shared<Holding>(w.buffer);
-    const std::shared_ptr<void> memory = w.buffer->memory();
-    char* out = static_cast<char*>(w.buffer->host()) + w.begin;
-    auto work = [holding, memory, out, data = std::move(w.data)]() -> std::optional<Error> {
-      std::memcpy(out, data.data(), data.size());
-      return std::nullopt;
+    // The bytes outlive a close of the buffer, and the buffer counts as used.
+    struct Keep {
+      std::shared_ptr<Holding> holding;
+      std::shared_ptr<void> memory;
     };
-    return q.enqueue(std::move(work), {});
+    auto keep = std::make_shared<Keep>(Keep{holding, w.buffer->memory()});
+    char* const to = static_cast<char*>(w.buffer->address()) + w.begin;
+    return q.write(to, std::move(w.data), std::move(keep));
   }));
 }
 

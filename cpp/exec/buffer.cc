@@ -110,7 +110,7 @@ void Buffer::close() {
                            " submission" + (n == 1 ? "" : "s") +
                            " in flight and must be idle to close: wait for the fence first");
     closed_.store(true, std::memory_order_release);
-    host_.store(nullptr, std::memory_order_release);
+    address_.store(nullptr, std::memory_order_release);
     memory.swap(memory_);
     holds_.clear();
   }

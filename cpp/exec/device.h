@@ -67,9 +67,11 @@ class Buffer : public std::enable_shared_from_this<Buffer> {
   int64_t bytes() const { return count * size_of(dtype); }
   const DevicePtr& device() const { return device_; }
   bool closed() const { return closed_.load(std::memory_order_acquire); }
-  // Host address of the bytes where host-visible, or null; null once closed. The CPU device always
-  // has one.
-  void* host() const { return host_.load(std::memory_order_acquire); }
+  // Address of the bytes as the device's kernels see it; null once closed. Of memory of a device
+  // that the host does not see it is a number, for comparing and for handing over.
+  void* address() const { return address_.load(std::memory_order_acquire); }
+  // The same where the host sees the bytes, as the CPU's always; else null.
+  void* host() const { return host_visible_ ? address() : nullptr; }
   // Owns the bytes: whoever keeps it (a host array without a copy) keeps them readable after
   // close().
   std::shared_ptr<void> memory() const;
@@ -90,7 +92,8 @@ class Buffer : public std::enable_shared_from_this<Buffer> {
 
  protected:
   DevicePtr device_;
-  std::atomic<void*> host_{nullptr};
+  std::atomic<void*> address_{nullptr};
+  bool host_visible_ = true;
   std::shared_ptr<void> memory_;
   void* native_ = nullptr;
   std::atomic<bool> closed_{false};
@@ -187,7 +190,11 @@ class Program {
   // The transients, for filling the operand table; a submission holds them, because a pool moves
   // them when it grows. Null where there are none.
   virtual std::shared_ptr<void> arena() const = 0;
+  // The host's memory of a table, which the caller fills while nothing runs; where kernels find it;
+  // told when it was filled.
   virtual void* frequency_table(int i) const = 0;
+  virtual void* table_address(int i) const { return frequency_table(i); }
+  virtual void table_filled(int) {}
 };
 
 class Queue {
@@ -203,6 +210,9 @@ class Queue {
   // The same for work of the device itself: it may start while such work of this queue still goes
   // on, and keeps the order to that by itself. Fences signal in the order of submission.
   virtual FencePtr enqueue_device(DeviceWork work, std::vector<FencePtr> after) = 0;
+  // Queues a copy of `data` to an address of the device; `keep` holds what must live until then,
+  // and ends as the work of enqueue does.
+  virtual FencePtr write(void* to, std::vector<char> data, std::shared_ptr<void> keep) = 0;
   // Waits until everything submitted before has finished; errors stay with their fences. `poll` as
   // in Fence::wait.
   virtual void flush(const std::function<void()>& poll = {}) = 0;
@@ -210,6 +220,12 @@ class Queue {
   virtual bool closed() const = 0;
   std::string label;
   DevicePtr device;
+};
+
+// Where memory is, as DLPack numbers it: type 1 is the host, 2 a CUDA device.
+struct DlpackPlace {
+  int32_t type = 1, id = 0;
+  bool operator==(const DlpackPlace&) const = default;
 };
 
 class Device : public std::enable_shared_from_this<Device> {
@@ -223,9 +239,22 @@ class Device : public std::enable_shared_from_this<Device> {
   virtual BufferPtr new_buffer(DType, int64_t count, const std::string& label) = 0;  // zeroed
   // Whether caller's memory may be used in place: on the CPU alone.
   virtual bool wraps() const = 0;
-  // Caller's memory used in place; `owner` keeps it alive. Others than the CPU throw unsupported.
+  // Caller's memory used in place, the host's on the CPU and memory of its own device on CUDA;
+  // `owner` keeps it alive. Others throw unsupported.
   virtual BufferPtr wrap(void* host, DType, int64_t count, bool writable,
                          std::shared_ptr<void> owner, const std::string& label) = 0;
+  // Whether the host sees the memory of buffers.
+  virtual bool host_visible() const { return true; }
+  // Copies between memory of the host and of the device, or inside the device, that are over when
+  // they return. Nothing else may use either then. Throw device errors.
+  virtual void copy_in(void* to, const void* from, int64_t bytes);
+  virtual void copy_out(void* to, const void* from, int64_t bytes);
+  virtual void copy_within(void* to, const void* from, int64_t bytes);
+  // Of its buffers. A producer whose memory is there orders its work before `import_stream`, and
+  // finish_import waits for it; -1: there is nothing to order.
+  virtual DlpackPlace dlpack_place() const { return {}; }
+  virtual int64_t import_stream() { return -1; }
+  virtual void finish_import() {}
   virtual QueuePtr default_queue() = 0;
   virtual QueuePtr new_queue(const std::string& label) = 0;
   virtual TransientPoolPtr new_transient_pool(const std::string& label) = 0;
@@ -258,6 +287,16 @@ struct MetalOptions {
 };
 // Throws no_adapter where there is none, or where the build holds no Metal backend.
 DevicePtr open_metal(const MetalOptions& options = {});
+
+struct CudaOptions {
+  int index = 0;        // of the GPUs that enumerate_devices() lists, in its order
+  int debug_fill = -1;  // as of the CPU; scratch included
+  bool check = false;   // as of Metal
+  int64_t lose_at = 0;  // as of the CPU
+  bool serial = false;  // every launch waits for the one before it, also where the plan needs none
+};
+// Throws no_adapter where there is none, or where the build holds no CUDA backend or no kernels.
+DevicePtr open_cuda(const CudaOptions& options = {});
 Enumeration enumerate_devices();
 DevicePtr open_device(const std::array<uint8_t, 16>& id);
 

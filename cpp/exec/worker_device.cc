@@ -1,5 +1,7 @@
 #include "exec/worker_device.h"
 
+#include <cstring>
+
 #include "exec/fork.h"
 #include "exec/memory.h"
 
@@ -12,15 +14,26 @@ class WorkerBuffer : public Buffer {
   // The live count was raised by the device.
   WorkerBuffer(DevicePtr device, std::shared_ptr<std::atomic<int64_t>> live,
                std::shared_ptr<void> memory, void* native) {
+    host_visible_ = device->host_visible();
     device_ = std::move(device);
     live_ = std::move(live);
     native_ = native;
-    host_ = memory.get();
+    address_ = memory.get();
     memory_ = std::move(memory);
   }
 };
 
 }  // namespace
+
+void Device::copy_in(void* to, const void* from, int64_t bytes) {
+  std::memcpy(to, from, size_t(bytes));
+}
+void Device::copy_out(void* to, const void* from, int64_t bytes) {
+  std::memcpy(to, from, size_t(bytes));
+}
+void Device::copy_within(void* to, const void* from, int64_t bytes) {
+  std::memcpy(to, from, size_t(bytes));
+}
 
 WorkerDevice::WorkerDevice(DeviceInfo info, std::shared_ptr<WorkerHost> host)
     : info_(std::move(info)), host_(std::move(host)), worker_(std::make_shared<Worker>(host_)) {}

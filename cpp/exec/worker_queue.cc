@@ -306,6 +306,16 @@ FencePtr WorkerQueue::enqueue_device(DeviceWork work, std::vector<FencePtr> afte
   return hand_over(std::move(work), true, std::move(after));
 }
 
+// On the worker, when what was submitted before has ended: nothing else touches the bytes then.
+FencePtr WorkerQueue::write(void* to, std::vector<char> data, std::shared_ptr<void> keep) {
+  return enqueue(
+      [this, to, data = std::move(data), keep = std::move(keep)]() -> std::optional<Error> {
+        device->copy_in(to, data.data(), int64_t(data.size()));
+        return std::nullopt;
+      },
+      {});
+}
+
 FencePtr WorkerQueue::hand_over(DeviceWork work, bool overlaps, std::vector<FencePtr> after) {
   if (forked()) return Fence::failed(fork_error());
   for (const FencePtr& fence : after)

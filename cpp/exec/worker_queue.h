@@ -89,6 +89,7 @@ class WorkerQueue : public Queue, public std::enable_shared_from_this<WorkerQueu
   ~WorkerQueue() override;
   FencePtr enqueue(Work work, std::vector<FencePtr> after) override;
   FencePtr enqueue_device(DeviceWork work, std::vector<FencePtr> after) override;
+  FencePtr write(void* to, std::vector<char> data, std::shared_ptr<void> keep) override;
   void flush(const std::function<void()>& poll) override;
   void close() override;
   bool closed() const override;

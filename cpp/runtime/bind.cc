@@ -64,7 +64,7 @@ void Plan::Impl::check_plane(int port, const BufferView& view, Problems& problem
                              std::to_string(need) + " (" + type_of(d) + ")");
   if (uses[size_t(port)].written && !b.writable)
     problem("read_only", "read-only and must be writable: the plan writes it");
-  const auto at = reinterpret_cast<uintptr_t>(b.host()) +
+  const auto at = reinterpret_cast<uintptr_t>(b.address()) +
                   uintptr_t(view.offset) * uintptr_t(size_of(view.dtype));
   if (view.dtype == d.dtype && at % uintptr_t(size_of(d.dtype)))
     problem("alignment", "at an address that is no multiple of " +
@@ -158,7 +158,7 @@ void Plan::Impl::check_all_overlaps(const BindingTable& table, Problems& problem
 
 void Plan::Impl::put(BindingTable& table, int port, const BufferView& view) const {
   // As a number: a buffer that closes just now gives null, which submit finds out.
-  const auto at = reinterpret_cast<uintptr_t>(view.buffer->host()) +
+  const auto at = reinterpret_cast<uintptr_t>(view.buffer->address()) +
                   uintptr_t(view.offset * size_of(view.dtype));
   table.base[size_t(port)] = reinterpret_cast<char*>(at);
   table.views[size_t(port)] = view;
@@ -177,7 +177,7 @@ const Operands& Plan::Impl::operands_for(BindingTable& table, size_t instance, v
     entries[p.entry] = static_cast<char*>(arena) + p.offset;
   const Program& program = *instances[instance]->program;
   for (const PortUse::Patch& p : table_entries)
-    entries[p.entry] = program.frequency_table(int(p.offset));
+    entries[p.entry] = program.table_address(int(p.offset));
   for (size_t port = 0; port < uses.size(); ++port) {
     const auto base = reinterpret_cast<uintptr_t>(table.base[port]);
     for (const PortUse::Patch& p : uses[port].patches)

@@ -166,6 +166,7 @@ void Plan::Impl::fill_tables(GraphInstance& instance) {
     if (instance.table_filled[i] && instance.table_bits[i] == bits) continue;
     fill_frequencies(static_cast<float*>(instance.program->frequency_table(int(i))), t.rotary_dim,
                      std::bit_cast<float>(bits));
+    instance.program->table_filled(int(i));
     instance.table_filled[i] = 1;
     instance.table_bits[i] = bits;
   }

@@ -45,6 +45,7 @@ from accel._core import (
     enumerate_devices,
     open_best,
     open_cpu,
+    open_cuda,
     open_device,
     open_metal,
 )
@@ -105,6 +106,7 @@ __all__ = [
     "enumerate_devices",
     "open_best",
     "open_cpu",
+    "open_cuda",
     "open_device",
     "open_metal",
     "quant",

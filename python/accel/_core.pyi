@@ -104,6 +104,13 @@ def open_metal(
     cache: str | None = None,
     plain: bool = False,
 ) -> Device: ...
+def open_cuda(
+    index: int = 0,
+    check: bool = False,
+    debug_fill: int | None = None,
+    lose_at: int | None = None,
+    serial: bool = False,
+) -> Device: ...
 def open_best(
     prefer: Sequence[str] = ("metal", "cuda", "cpu"),
     allow_cpu: bool = True,

@@ -52,7 +52,7 @@ def _model_flags(
 ) -> None:
     add = parser.add_argument
     add("--model", default=DEFAULT_MODEL, help=f"a GGUF file, a folder or a name ({DEFAULT_MODEL})")
-    add("--device", default="cpu", help="the backend to run on (cpu)")
+    add("--device", default="cpu", help="the backend to run on: cpu, metal or cuda (cpu)")
     some = {"nargs": "+", "default": [0]} if many_threads else {"default": 0}
     add("--threads", type=int, metavar="N", help="CPU threads (0: all cores)", **some)
     add("--kv", choices=("f16", "f32"), default="f16", help="type of the cache (f16)")
@@ -266,6 +266,15 @@ def _perplexity(args: argparse.Namespace) -> None:
     print(f"perplexity {result.perplexity:.4f} over {result.tokens} tokens in {windows} windows")
 
 
+def _gpu_text(info) -> str:
+    """Memory and driver of a GPU of NVIDIA's."""
+    if info.backend != "cuda":
+        return ""
+    major, minor = divmod(info.limits["driver"], 1000)
+    mib = info.limits["max_bytes"] >> 20
+    return f" {mib} MiB, driver for CUDA {major}.{minor // 10},"
+
+
 def _devices(args: argparse.Namespace) -> None:
     import accel
 
@@ -291,7 +300,7 @@ def _devices(args: argparse.Namespace) -> None:
         return
     for d in found.devices:
         threads = f" {d.threads} threads," if d.threads else ""
-        print(f"{d.backend}: {d.name}, {d.isa},{threads} level {d.level}")
+        print(f"{d.backend}: {d.name}, {d.isa},{threads}{_gpu_text(d)} level {d.level}")
     for n in found.notes:
         print(f"{n.backend}: not available ({n.stage}: {n.error})")
 

@@ -139,3 +139,25 @@ def inputs(ids, base: int, tokens: int) -> dict[str, np.ndarray]:
         "positions": np.concatenate([at, np.arange(base + n, base + tokens, dtype=np.uint32)]),
         "lengths": np.array([base + n], np.uint32),
     }
+
+
+PROMPT = [3, 41, 7, 92, 18, 60, 5]
+
+
+def step(runtime, weights: dict, form: str):
+    """A step of the model over a filled cache, decode or ragged, and its ports."""
+    size, rng = Size(), np.random.default_rng(5)
+    shape = (size.layers, size.capacity, size.kv_heads, size.dim)
+    caches = tuple(rng.standard_normal(shape).astype(np.float16) for _ in "kv")
+    if form == "decode":
+        return record(runtime, size, weights, 1, form, caches), inputs([12], 9, 1)
+    ports = inputs(PROMPT, 8, len(PROMPT))
+    ports["positions"] = np.array([8, 9, 10, 11, 4, 5, 2], np.uint32)
+    ports |= {  # three sequences: positions 8 to 11, 4 and 5, 2
+        "lengths": np.array([12, 6, 3], np.uint32),
+        "extents": np.array([4, 2, 1], np.uint32),
+        "pages": np.array([[0, 1], [4, 4], [2, 0]], np.uint32),
+        "slots": np.array([8, 9, 10, 11, 36, 37, 18], np.uint32),
+    }
+    g = record(runtime, size, weights, len(PROMPT), form, caches, (3, 2), 8)
+    return g, ports

@@ -8,8 +8,6 @@ from accel import _core
 from driver import library, no_faults  # noqa: F401
 from runner import run, scalar_values
 
-PROMPT = [3, 41, 7, 92, 18, 60, 5]
-
 
 @pytest.fixture
 def check_mode():
@@ -17,26 +15,6 @@ def check_mode():
     yield
     _core._leave_out_barrier(0)
     library().metalemu_set_check(0)
-
-
-def step(runtime, weights, form: str):
-    """A step of the model over a filled cache, and its ports."""
-    size = tiny.Size()
-    rng = np.random.default_rng(5)
-    shape = (size.layers, size.capacity, size.kv_heads, size.dim)
-    caches = tuple(rng.standard_normal(shape).astype(np.float16) for _ in "kv")
-    if form == "decode":
-        return tiny.record(runtime, size, weights, 1, form, caches), tiny.inputs([12], 9, 1)
-    ports = tiny.inputs(PROMPT, 8, len(PROMPT))
-    ports["positions"] = np.array([8, 9, 10, 11, 4, 5, 2], np.uint32)
-    ports |= {  # three sequences: positions 8 to 11, 4 and 5, 2
-        "lengths": np.array([12, 6, 3], np.uint32),
-        "extents": np.array([4, 2, 1], np.uint32),
-        "pages": np.array([[0, 1], [4, 4], [2, 0]], np.uint32),
-        "slots": np.array([8, 9, 10, 11, 36, 37, 18], np.uint32),
-    }
-    g = tiny.record(runtime, size, weights, len(PROMPT), form, caches, (3, 2), 8)
-    return g, ports
 
 
 def faults(device, g, ports, submissions=1):
@@ -76,7 +54,7 @@ families = pytest.mark.parametrize("plain", [False, True], ids=["simd", "plain"]
 def test_p26_2_no_barrier_can_be_left_out(form, plain):
     runtime = accel.Runtime(accel.open_metal(plain=plain, debug_fill=255))
     weights = tiny.weights_of(tiny.Size(), np.random.default_rng(3))
-    g, ports = step(runtime, weights, form)
+    g, ports = tiny.step(runtime, weights, form)
     assert not faults(runtime.device, g, ports)
     placed = _core._barriers_placed()
     assert placed > 20
@@ -94,7 +72,7 @@ def test_p26_2_no_barrier_can_be_left_out(form, plain):
 def test_a_submission_waits_for_the_one_before(form, plain):
     runtime = accel.Runtime(accel.open_metal(plain=plain))
     weights = tiny.weights_of(tiny.Size(), np.random.default_rng(3))
-    g, ports = step(runtime, weights, form)
+    g, ports = tiny.step(runtime, weights, form)
     assert not faults(runtime.device, g, ports, 2)
     _core._leave_out_barrier(-1)
     assert "race" in faults(runtime.device, g, ports, 2)

@@ -7,7 +7,6 @@ import pytest
 import tiny
 from driver import library, no_faults  # noqa: F401
 from runner import equal_bits, equal_bytes, oracle, run
-from test_barriers import step
 
 SEEDS = (1, 2, 3, 20, 77)  # natural, reversed, shuffled
 
@@ -32,7 +31,7 @@ def test_a_step_has_the_bits_of_its_orders_in_every_order_of_threads(form, plain
     runtime = accel.Runtime(accel.open_metal(debug_fill=255))
     assert runtime.device.info.isa == ("plain" if plain else "apple7")
     weights = tiny.weights_of(tiny.Size(), np.random.default_rng(3))
-    g, ports = step(runtime, weights, form)
+    g, ports = tiny.step(runtime, weights, form)
     plan = g.builder.compile()
     first = None
     for seed in SEEDS:

@@ -18,7 +18,11 @@ BELOW = {
     "exec": ["plan", "ops", "base"],
     "backends/cpu": ["exec", "plan", "ops", "base"],
     "backends/metal": ["exec", "plan", "ops", "base"],
-    "runtime": ["backends/cpu", "backends/metal", "exec", "plan", "oracle", "graph", "ops", "base"],
+    "backends/cuda": ["exec", "plan", "ops", "base"],
+    "runtime": [
+        *("backends/cpu", "backends/metal", "backends/cuda"),
+        *("exec", "plan", "oracle", "graph", "ops", "base"),
+    ],
     "bindings": ["runtime", "oracle", "exec", "plan", "graph", "ops", "base"],
     "tests": None,
 }

@@ -19,6 +19,7 @@ from .models.decoder import Decoder
 from .models.graph import PADDING, Graph, Step
 from .weights import Weights
 
+_HOST = 1  # DLPack's number of the host's memory
 BUCKETS = (16, 32, 64, 128)
 # What load() compiles. The operators of every other step are among theirs: what a device or a
 # kernel refuses of the model, it refuses here. What is left to later is memory, of which "all" asks
@@ -32,17 +33,29 @@ LATER = (
 
 
 class Cell:
-    """A small buffer that the host fills before a step and reads after one."""
+    """A small buffer that the host fills before a step and reads after one: in place where the
+    host sees the device's memory, else by a write on the queue and by a copy."""
 
     def __init__(self, device, name: str, dtype, count: int):
         self.buffer = device.new_buffer(dtype, count, name)
-        self.view = self.buffer.numpy()
+        self._queue = device.queue
+        self._view = self.buffer.numpy()
+        self._type = self._view.dtype
+        if self.buffer.__dlpack_device__()[0] != _HOST:
+            self._view = None
 
     def put(self, values: Sequence, at: int = 0) -> None:
-        self.view[at : at + len(values)] = values
+        if self._view is not None:
+            self._view[at : at + len(values)] = values
+        elif len(values):
+            self._queue.write_buffer(self.buffer, at, np.array(values, self._type))
+
+    def get(self) -> np.ndarray:
+        """The contents, once the steps that use them are over; valid until the next step."""
+        return self.buffer.read() if self._view is None else self._view
 
     def close(self) -> None:
-        self.view = None
+        self._view = self._queue = None
         self.buffer.close()
 
 
@@ -94,17 +107,13 @@ class Engine:
         # Two token buffers in turn: a step reads one and writes the other.
         self.token = [Cell(device, f"token_{i}", accel.U32, 1) for i in (0, 1)]
         self._decode = self._prepare_decode()
-        self._positions = self._cell("positions")
-        self._length = self._cell("length")
+        # A model without attention has no such ports.
+        self._positions = self._decode.cells.get("positions")
+        self._length = self._decode.cells.get("length")
         if "rows" in self._decode.cells:
             self._decode.cells["rows"].put([1])
         for step in FIRST[1:]:
             self.ready(step)
-
-    def _cell(self, name: str):
-        """What the host fills before a decode step; a model without attention has no such port."""
-        found = self._decode.cells.get(name)
-        return found.view if found is not None else [0]
 
     @property
     def kv_bytes(self) -> int:
@@ -185,8 +194,10 @@ class Engine:
     # ------------------------------------------------------------------ steps
     def decode(self, slot: int, position: int):
         """Submits one step over the token in token[slot]; the next one goes to the other buffer."""
-        self._positions[0] = position
-        self._length[0] = position + 1
+        if self._positions is not None:
+            self._positions.put((position,))
+        if self._length is not None:
+            self._length.put((position + 1,))
         return self._decode.plan.submit(self._decode.bound[slot])
 
     def prefill(self, ids: Sequence[int], cuts: Sequence[int] | None = None) -> None:
@@ -205,7 +216,7 @@ class Engine:
         at = 0
         for n in self._cuts(len(ids)):
             self._chunk(ids[at : at + n], at, "all")
-            yield self._every.view.reshape(-1, self.config.vocab)[:n]
+            yield self._every.get().reshape(-1, self.config.vocab)[:n]
             at += n
 
     def _cuts(self, count: int) -> Iterator[int]:
@@ -220,9 +231,7 @@ class Engine:
         cells = ready.cells
         cells["tokens"].put(ids)
         if "positions" in cells:
-            positions = cells["positions"].view
-            positions[:n] = range(base, base + n)
-            positions[n:] = PADDING
+            cells["positions"].put([*range(base, base + n), *[PADDING] * (tokens - n)])
         fill = {"length": base + n, "rows": n, "last": n - 1, "last_position": base + n - 1}
         for name, value in fill.items():
             if name in cells:

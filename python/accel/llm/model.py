@@ -242,14 +242,14 @@ class Model:
             sampler = self._sampler(run.options)
             text, slot, position = TextStream(run.stop), 0, len(run.ids)
             engine.prefill(run.ids)
-            self._require_numbers(np.isfinite(engine.logits.view).any())
+            self._require_numbers(np.isfinite(engine.logits.get()).any())
             if sampler:
                 sampler.start(run.options, run.stream, run.ids)
                 sampler.submit().wait()
             try:
                 for n in range(1, run.max_tokens + 1):
-                    token = int(engine.token[slot].view[0])
-                    logprob = float(engine.logprob.view[0])
+                    token = int(engine.token[slot].get()[0])
+                    logprob = float(engine.logprob.get()[0])
                     end = run.end(token, n, position == self.config.context)
                     if end is None:
                         # The next step runs while this token's text is made and used.
@@ -293,7 +293,7 @@ class Model:
         with self._claim("logits"):
             if not all:
                 self._engine.prefill(ids)
-                return self._engine.logits.view.copy()
+                return self._engine.logits.get().copy()
             return np.concatenate([rows.copy() for rows in self._engine.all_logits(ids)])
 
     def perplexity(self, ids: Sequence[int], window: int) -> Perplexity:

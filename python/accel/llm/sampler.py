@@ -66,7 +66,7 @@ class Sampler:
     def submit(self, after=()):
         """Draws token number `seen` of the sequence."""
         if self._draw is not None:
-            self._draw.view[0] = self._stream.draw(self._seen)
+            self._draw.put((self._stream.draw(self._seen),))
         return self.plan.submit(self._bound, after=after)
 
     def close(self) -> None:

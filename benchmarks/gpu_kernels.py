@@ -1,0 +1,36 @@
+"""Runs one case of each kernel on the GPU, for a sanitizer around it: gpu_kernels.py [--list].
+
+The cases are those of tests/ops; each is the first that a kernel is chosen for. Nothing is judged
+here but that the runs end.
+"""
+
+import sys
+from pathlib import Path
+
+sys.path[:0] = [str(Path(__file__).parent.parent / "tests" / part) for part in ("", "ops")]
+
+import accel  # noqa: E402
+import numpy as np  # noqa: E402
+from cases import CASES  # noqa: E402
+from runner import record, run  # noqa: E402
+
+
+def main() -> None:
+    device = accel.open_cuda(debug_fill=255)
+    runtime, seen = accel.Runtime(device), set()
+    for case in CASES:
+        for point in case.points:
+            graph = record(runtime, case.op, point, np.random.default_rng(7))
+            plan = graph.builder.compile()
+            kernels = {s.kernel for s in plan.selections()}
+            if not kernels <= seen:
+                print(case.op, point.name, *sorted(kernels - seen), flush=True)
+                seen |= kernels
+                if "--list" not in sys.argv:
+                    run(device, graph, plan)
+            plan.close()
+    print(f"{len(seen)} kernels ran")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,43 @@
+// The embedded kernels on one device: each module is loaded when a plan first needs a function of
+// it, which is when the driver compiles its PTX.
+#pragma once
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "backends/cuda/core.h"
+
+namespace accel::cuda {
+
+// Why this build has no kernels; empty where it has.
+const char* kernels_absent();
+// Of all embedded texts and the options they were translated with.
+const char* kernels_digest();
+
+// One function with what its parameters are: a pointer for the buffer at each of `places`, in that
+// order, but at PARAMS `params_bytes` bytes by value.
+struct Function {
+  CUfunction handle = nullptr;
+  const uint8_t* places = nullptr;
+  int n_places = 0;
+  int64_t params_bytes = 0;
+};
+
+class Modules {
+ public:
+  explicit Modules(Core& core) : core_(core) {}
+  ~Modules();
+  // In the context. Throws compile errors with the file and the driver's log.
+  Function get(const std::string& function, uint32_t threads);
+
+ private:
+  CUmodule load(int module);
+
+  Core& core_;
+  std::mutex mutex_;
+  std::shared_ptr<Context> context_;
+  std::map<int, CUmodule> loaded_;
+};
+
+}  // namespace accel::cuda

@@ -1,0 +1,203 @@
+#include "backends/cuda/program.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "backends/cuda/errors.h"
+#include "exec/fork.h"
+#include "exec/testing.h"
+#include "shared/places.h"
+
+namespace accel::cuda {
+
+// Of the scalars of one command, in words.
+static constexpr size_t kScalarAlign = 4;
+// What an absent operand points at.
+static constexpr int64_t kNothingBytes = 256;
+
+CudaProgram::CudaProgram(std::shared_ptr<Core> core, const PlanData& plan, TransientPoolPtr pool)
+    : core_(std::move(core)), shared_arena_(std::move(pool)), context_(core_->context()) {
+  const Current current(*context_);
+  check(current.result, "cuCtxPushCurrent", *core_);
+  allocate(plan);
+  size_t entry = 0;
+  for (int i = 0; i < int(plan.commands.size()); ++i) {
+    entries_.push_back(entry);
+    first_patch_.push_back(patches_.size());
+    entry += plan.commands[size_t(i)].operands.size();
+    add_launches(plan, i);
+    if (core_->options.check) add_check(plan, i);
+  }
+  entries_.push_back(entry);
+  first_patch_.push_back(patches_.size());
+  seen_.resize(entry);
+  stale_.resize(nodes_.size());
+  for (const Pending& p : pending_)
+    arguments_.push_back(p.params ? static_cast<void*>(&params_[p.at]) : &addresses_[p.at]);
+  leave_out_barrier();
+  make_graph();
+  // Last: a program that fails to be made has changed nothing of the pool.
+  if (shared_arena_) shared_arena_->join(arena_bytes_);
+  core_->live_programs.fetch_add(1, std::memory_order_acq_rel);
+}
+
+CudaProgram::~CudaProgram() {
+  if (shared_arena_) shared_arena_->leave();
+  core_->live_programs.fetch_sub(1, std::memory_order_acq_rel);
+}
+
+CudaProgram::Graph::~Graph() {
+  if (!context || forked()) return;
+  const Current current(*context);
+  if (current.result) return;
+  if (exec) context->api.GraphExecDestroy(exec);
+  if (graph) context->api.GraphDestroy(graph);
+}
+
+Error CudaProgram::error_of(CUresult result, const char* call) {
+  return cuda::error_of(result, call, *core_);
+}
+
+void CudaProgram::allocate(const PlanData& plan) {
+  const std::string what = "plan " + plan.label + ": ";
+  arena_bytes_ = plan.memory.transient_bytes;
+  scratch_bytes_ = plan.scratch_bytes;
+  if (arena_bytes_ && !shared_arena_)
+    arena_ = core_->allocate(arena_bytes_, what + "the arena of the transients");
+  if (scratch_bytes_)
+    scratch_ = core_->allocate(scratch_bytes_, what + "the scratch of its kernels");
+  nothing_ = core_->allocate(kNothingBytes, what + "the operand that is absent");
+  size_t words = 0;
+  for (const Command& c : plan.commands)
+    words += (c.scalars.size() + kScalarAlign - 1) / kScalarAlign * kScalarAlign;
+  if (words) {
+    scalars_ = core_->allocate(int64_t(words * sizeof(uint32_t)), what + "its runtime scalars");
+    host_scalars_ = core_->pin(int64_t(words * sizeof(uint32_t)));
+    sent_.resize(words);
+  }
+  for (const FrequencyTable& t : plan.tables) {
+    Table table;
+    table.bytes = t.rotary_dim / 2 * int64_t(sizeof(float));
+    table.device = core_->allocate(table.bytes, what + "a frequency table");
+    table.host = core_->pin(table.bytes);
+    tables_.push_back(std::move(table));
+  }
+}
+
+void CudaProgram::add_launches(const PlanData& plan, int command) {
+  const Command& c = plan.commands[size_t(command)];
+  const int64_t scalars = c.scalars.empty() ? -1 : int64_t(scalar_index_.size());
+  if (!c.scalars.empty()) {
+    scalar_index_.insert(scalar_index_.end(), c.scalars.begin(), c.scalars.end());
+    while (scalar_index_.size() % kScalarAlign) scalar_index_.push_back(-1);
+  }
+  bool first = true;
+  for (const Launch& launch : c.launches.list) {
+    const Function function = core_->modules().get(launch.function, launch.threads);
+    Node node = {};
+    node.function = function.handle;
+    std::copy(std::begin(launch.groups), std::end(launch.groups), node.groups);
+    node.threads = launch.threads;
+    node.command = command;
+    node.barrier = first ? c.barrier_before : launch.waits;
+    first = false;
+    add_arguments(function, c, launch, node, scalars);
+    nodes_.push_back(node);
+  }
+}
+
+void CudaProgram::add_arguments(const Function& function, const Command& c, const Launch& launch,
+                                Node& node, int64_t scalars) {
+  node.argument = pending_.size();
+  const size_t operands = launch.operands.empty() ? c.operands.size() : launch.operands.size();
+  const auto add_address = [&](CUdeviceptr address) {
+    pending_.push_back({false, addresses_.size()});
+    addresses_.push_back(address);
+  };
+  for (int i = 0; i < function.n_places; ++i) {
+    const size_t place = function.places[i];
+    if (place == PARAMS) {
+      ACCEL_CHECK(launch.first_param <= c.params.size());
+      const size_t words = size_t(function.params_bytes) / sizeof(uint32_t);
+      ACCEL_CHECK(words <= c.params.size() - launch.first_param);
+      pending_.push_back({true, params_.size()});
+      const auto from = c.params.begin() + int64_t(launch.first_param);
+      params_.insert(params_.end(), from, from + int64_t(words));
+    } else if (place == SCALARS) {
+      ACCEL_CHECK(scalars >= 0);
+      add_address(device_pointer(scalars_.get()) + CUdeviceptr(scalars) * sizeof(uint32_t));
+    } else if (place == SCRATCH) {
+      ACCEL_CHECK(c.launches.scratch > 0);
+      add_address(device_pointer(scratch_.get()) + CUdeviceptr(c.scratch_offset));
+    } else {
+      ACCEL_CHECK(place < operands);
+      const size_t at = launch.operands.empty() ? place : size_t(launch.operands[place]);
+      ACCEL_CHECK(at < c.operands.size());
+      if (c.operands[at].kind != Place::none)
+        patches_.push_back({entries_.back() + at, addresses_.size(), nodes_.size()});
+      add_address(device_pointer(nothing_.get()));
+    }
+  }
+  node.arguments = pending_.size() - node.argument;
+}
+
+void CudaProgram::leave_out_barrier() {
+  const int64_t left_out = barrier_test().left_out;
+  int64_t placed = 0;
+  for (size_t i = 1; i < nodes_.size(); ++i)
+    if (nodes_[i].barrier && ++placed == left_out) nodes_[i].barrier = false;
+  barrier_test().placed = placed;
+}
+
+void CudaProgram::add_check(const PlanData& plan, int command) {
+  const Command& c = plan.commands[size_t(command)];
+  const Step& step = plan.steps[size_t(c.step)];
+  checks_.emplace_back();
+  if (step.def->checks.empty()) return;
+  Check check{{step.call, plan.graph.node(step.node).site}, {}};
+  for (const Place& place : c.operands) check.bytes.push_back(place.bytes);
+  checks_.back() = std::move(check);
+}
+
+CUDA_KERNEL_NODE_PARAMS_v2 CudaProgram::params_of(const Node& node) {
+  CUDA_KERNEL_NODE_PARAMS_v2 p = {};
+  p.func = node.function;
+  p.gridDimX = node.groups[0];
+  p.gridDimY = node.groups[1];
+  p.gridDimZ = node.groups[2];
+  p.blockDimX = node.threads;
+  p.blockDimY = p.blockDimZ = 1;
+  p.kernelParams = arguments_.data() + node.argument;
+  return p;
+}
+
+// Between so many pairs of nodes edges stand directly; above it a node without work joins them.
+static constexpr size_t kMostEdges = 16;
+
+void CudaProgram::make_graph() {
+  const Driver& api = core_->api;
+  graph_.context = context_;
+  check(api.GraphCreate(&graph_.graph, 0), "cuGraphCreate", *core_);
+  std::vector<CUgraphNode> before, now;
+  for (size_t i = 0; i < nodes_.size(); ++i) {
+    if (i && (nodes_[i].barrier || core_->options.serial)) {
+      before = std::exchange(now, {});
+      size_t end = i + 1;
+      while (end < nodes_.size() && !nodes_[end].barrier && !core_->options.serial) ++end;
+      if (before.size() > 1 && before.size() * (end - i) > kMostEdges) {
+        CUgraphNode join = nullptr;
+        check(api.GraphAddEmptyNode(&join, graph_.graph, before.data(), before.size()),
+              "cuGraphAddEmptyNode", *core_);
+        before = {join};
+      }
+    }
+    const CUDA_KERNEL_NODE_PARAMS_v2 params = params_of(nodes_[i]);
+    check(api.GraphAddKernelNode(&nodes_[i].node, graph_.graph, before.data(), before.size(),
+                                 &params),
+          "cuGraphAddKernelNode", *core_);
+    now.push_back(nodes_[i].node);
+  }
+  check(api.GraphInstantiateWithFlags(&graph_.exec, graph_.graph, 0), "cuGraphInstantiate", *core_);
+}
+
+}  // namespace accel::cuda
