@@ -12,7 +12,7 @@ export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 export PATH := $(BIN):$(PATH)
 unexport PYTHONPATH PYTHONHOME
 
-.PHONY: help setup build run test metal test-all check fmt gen bench plots asan ubsan tsan wheel clean
+.PHONY: help setup build run test metal cuda test-all check fmt gen bench plots asan ubsan tsan wheel clean
 
 help:
 	@grep -E '^## ' Makefile | sed 's/^## /make /'
@@ -41,6 +41,12 @@ metal:
 	@tools/setup.sh llm,test model
 	@tools/build.sh
 	@tools/metal.sh $(ARGS)
+
+## cuda      the CUDA executor on a stand-in of the driver, which runs its kernels without a GPU
+cuda:
+	@tools/setup.sh llm,test model
+	@tools/build.sh
+	@tools/cuda.sh $(ARGS)
 
 ## test-all  everything that .ci/run runs, then what is kept for releases
 test-all:

@@ -1,21 +1,33 @@
 #!/usr/bin/env bash
-# The CUDA backend on the stand-in of the driver (tests/cuda): builds build/cuda beside the package, then runs pytest
-# with its arguments on that build (default: the executor and the operators). Of the CPU's kernel tables it has base and
-# avx2. Expects tools/setup.sh to have run; needs clang 19 and libblocksruntime-dev, no GPU and no toolkit.
+# The CUDA backend on the stand-in of the driver (tests/cuda), which runs the kernels on the emulator of tests/metal.
+# Expects tools/setup.sh llm,test model and tools/build.sh to have run; no GPU and no toolkit. What is missing of clang 19
+# and libblocksruntime-dev is installed by apt (tools/metal.sh --setup).
+#   tools/cuda.sh                      kernels, executor, steps, conformance and the gate
+#   tools/cuda.sh --whole              the operators too
 #   tools/cuda.sh [pytest arguments]
 set -euo pipefail
 cd "$(dirname "$0")/.."
-build=build/cuda
-python=$PWD/.venv/bin/python
-cmake=.venv/bin/cmake
-[ -f $build/build.ninja ] || PATH="$PWD/.venv/bin:$PATH" $cmake -S . -B $build -G Ninja -DCMAKE_BUILD_TYPE=Release \
-  -DACCEL_CUDA=ON -DACCEL_ISAS="${ACCEL_ISAS:-avx2}" -DPython_EXECUTABLE="$python" \
-  ${NVRTC_DIR:+-DNVRTC_DIR="$NVRTC_DIR"} ${ACCEL_WERROR:+-DACCEL_WERROR=ON} \
-  -Dpybind11_DIR="$($python -m pybind11 --cmakedir)" >/dev/null
-$cmake --build $build --target _core py_links
+root=$PWD
+build=build/py
+jobs=${CMAKE_BUILD_PARALLEL_LEVEL:-2}
+python=$root/.venv/bin/python
+
+fail() { printf 'cuda: %s\n' "$*" >&2; exit 1; }
+
+[ -x "$python" ] || fail ".venv is missing: tools/setup.sh llm,test model"
+[ -f $build/build.ninja ] || fail "$build is missing: tools/build.sh"
+tools/metal.sh --setup
 PYTHON=$python tests/cuda/build.sh $build
-export PYTHONPATH=$PWD/$build/py HF_HUB_OFFLINE=1 PYTHONDONTWRITEBYTECODE=1
-export ACCEL_TEST_DEVICE=cuda LD_LIBRARY_PATH=$PWD/$build/cuda${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-export MSLEMU_PYTHON=$python
-[ $# -gt 0 ] || set -- -m "not slow and not peers" tests/cuda tests/ops
-exec "$python" -m pytest -q "$@"
+export HF_HUB_OFFLINE=1 PYTHONDONTWRITEBYTECODE=1 METALEMU_BUILD=$root/$build MSLEMU_PYTHON=$python ACCEL_TEST_CUDA=1
+export ACCEL_TEST_DEVICE=cuda LD_LIBRARY_PATH=$root/$build/cuda${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+suite() { "$python" -m pytest -q "$@"; }
+fast="not slow and not peers"
+if [ "${1:-}" = --whole ]; then
+  suite -n "$jobs" --dist worksteal -m "$fast and device" tests/ops tests/test_check_data.py tests/test_models.py
+elif [ $# -gt 0 ]; then
+  suite "$@"
+else
+  # The executor's tests count live objects and calls: a file on one worker.
+  suite -n "$jobs" --dist loadfile -m "$fast" tests/cuda
+  suite -n "$jobs" --dist worksteal -m "$fast and device" tests/conformance tests/test_gate.py
+fi

@@ -36,6 +36,7 @@ case ${1:-} in
     exit ;;
   --release)
     tools/metal.sh --whole
+    tools/cuda.sh --whole
     tools/macho.sh
     tools/wheel.sh
     for isa in $($python tools/isas.py); do tools/test.sh --isa "$isa" whole; done
