@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # On a machine with an NVIDIA GPU: builds, runs the suite there, the sanitizers, the benchmarks, and writes gpu.json and
-# gpu.txt. A part is one of build, ops, conformance, models, sanitize, bench, report; without arguments all of them, in
+# gpu.txt. A part is one of build, cuda, ops, conformance, models, sanitize, bench, report; without arguments all of them, in
 # this order. What parts leave stays in the output folder, so they may run one by one, and each ends within some minutes.
 #   benchmarks/gpu_check.sh [part ...]
 # OUT: the output folder (benchmarks/results/gpu). WHEELS: a folder of wheels for a machine without a network: what its
 # Python lacks of pybind11, numpy, pytest, pytest-timeout, hypothesis, ml_dtypes, cmake, ninja and NVRTC's package is
 # installed from there. MODEL: a GGUF checkpoint of SmolLM2-135M, for its reference tokens. LIMIT: seconds that a part may take
-# (540). COMMIT: what the report says where there is no repository. LARGE=1: the step of an 8B model too.
+# (540). WORKERS: processes of the suites, where pytest-xdist is (1). COMMIT: what the report says where there is no
+# repository. LARGE=1: the step of an 8B model too.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 out=${OUT:-benchmarks/results/gpu}
@@ -26,7 +27,7 @@ failed=()
 suite() {  # suite NAME pytest-arguments: junit XML and a log in the output folder
   local name=$1
   shift
-  timeout "$limit" "$python" -m pytest -q -p no:cacheprovider -m "not slow and not peers and not rules" \
+  timeout "$limit" "$python" -m pytest -q -p no:cacheprovider -p no:benchmark ${WORKERS:+-n "$WORKERS"} -m "not slow and not peers and not rules" \
     --junitxml="$out/$name.xml" "$@" >"$out/$name.log" 2>&1 || failed+=("$name")
   tail -1 "$out/$name.log"
 }
@@ -40,6 +41,7 @@ part_build() {
     cmake --build $build --target _core py_links >>"$out/build.log" 2>&1 || { tail -20 "$out/build.log"; exit 1; }
   "$python" -m accel devices | tee "$out/devices.txt"
 }
+part_cuda() { suite cuda tests/cuda; }
 part_ops() { suite ops tests/ops tests/test_check_data.py tests/cuda/test_cuda_dlpack.py; }
 part_conformance() { suite conformance tests/conformance; }
 part_models() {
@@ -60,7 +62,7 @@ part_bench() {
 }
 part_report() { "$python" benchmarks/gpu_report.py "$out" "$commit"; }
 
-[ $# -gt 0 ] || set -- build ops conformance models sanitize bench report
+[ $# -gt 0 ] || set -- build cuda ops conformance models sanitize bench report
 for part in "$@"; do
   echo "== $part"
   "part_$part"
