@@ -39,7 +39,8 @@ case ${1:-} in
     tools/cuda.sh --whole
     tools/macho.sh
     tools/wheel.sh
-    for isa in $($python tools/isas.py); do tools/test.sh --isa "$isa" whole; done
+    isas=$($python tools/isas.py) # a failure inside the head of the loop would be an empty list
+    for isa in $isas; do tools/test.sh --isa "$isa" whole; done
     tools/sanitize.sh address,undefined whole
     tools/sanitize.sh thread whole
     $build/test_random_graphs 100000 20001
@@ -47,5 +48,5 @@ case ${1:-} in
       tests/fuzz/test_builder_fuzz.py tests/fuzz/test_headers_fuzz.py ;;
 esac
 tools/build.sh cpp_tests
-.venv/bin/ctest --test-dir $build --output-on-failure -j "$jobs"
+.venv/bin/ctest --test-dir $build --no-tests=error --output-on-failure -j "$jobs"
 python_tests "$fast" "$@"
