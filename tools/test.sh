@@ -16,7 +16,8 @@ python_tests() { # MARKS, then pytest arguments
   local marks=$1 none=5 first=0 second=0
   shift
   $python -m pytest -q -n "$jobs" --dist worksteal -m "($marks) and not threads" "$@" || first=$?
-  [ $first = 0 ] || [ $first = $none ] || return $first
+  # By hand a part may be chosen that has threads alone; where nobody chooses, an empty selection is a mistake in MARKS.
+  [ $first = 0 ] || { [ $first = $none ] && [ -z "${CI:-}" ]; } || return $first
   $python -m pytest -q -m "($marks) and threads" "$@" || second=$?
   [ $second = 0 ] || [ $second = $none ] || return $second
   [ $first = 0 ] || return $second # nothing at all was selected: that is an error

@@ -133,3 +133,22 @@ def test_an_environment_that_is_of_no_use_is_made_again(tmp_path, state):
     assert done.returncode == 0, done.stderr
     assert (venv / ".root").read_text() == str(tmp_path)
     assert (venv / "old").exists() == (state == "usable")
+
+
+@pytest.mark.parametrize(
+    "first, second, by_hand, in_ci",
+    [(0, 0, 0, 0), (0, 5, 0, 0), (5, 0, 0, 5), (5, 5, 5, 5), (1, 0, 1, 1), (0, 1, 1, 1)],
+)
+def test_a_selection_of_nothing_is_an_error(tmp_path, first, second, by_hand, in_ci):
+    """pytest ends with 5 where no test was selected."""
+    python = tmp_path / ".venv/bin/python"
+    for path, text in (
+        (tmp_path / "tools/test.sh", (ROOT / "tools/test.sh").read_text()),
+        (python, f'#!/bin/bash\n[[ $* != *"not threads"* ]] || exit {first}\nexit {second}\n'),
+    ):
+        path.parent.mkdir(parents=True)
+        path.write_text(text)
+        path.chmod(0o755)
+    for ci, status in (("", by_hand), ("true", in_ci)):
+        command = [tmp_path / "tools/test.sh", "--slow"]
+        assert subprocess.run(command, env=os.environ | {"CI": ci}).returncode == status
