@@ -144,6 +144,19 @@ def test_devices(capfd):
     assert found[0]["backend"] == "cpu" and len(bytes.fromhex(found[0]["id"])) == 16
 
 
+@pytest.mark.parametrize("backend", ["metal", "cuda"])
+def test_a_device_that_is_absent_says_why(capfd, backend):
+    notes = [n for n in accel.enumerate_devices().notes if n.backend == backend]
+    status, out, err = run(capfd, "generate", "--device", backend, "--max-tokens", "1")
+    if not notes:
+        assert status == 0
+        return
+    assert status == 1 and out == ""
+    why = f"not available ({notes[0].stage}: {notes[0].error})"
+    assert err == f"accel generate: error: the {backend} device is {why}\n"
+    assert f"{backend}: {why}" in run(capfd, "devices", model=False)[1]
+
+
 def test_explain(capfd):
     status, out, _ = run(capfd, "explain")
     assert status == 0 and "int4_matmul" in out and "attention" in out

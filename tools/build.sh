@@ -30,7 +30,9 @@ install_editable() {
 
 # pip writes the console script and the redirect to python/; only a change of those needs it again.
 key=$({ cksum pyproject.toml CMakeLists.txt; find python -name '*.py' | sort; } | cksum)
-if [ -f .venv/.stamp-install ] && [ "$(cat .venv/.stamp-install)" = "$key" ] && [ -f $build/build.ninja ]; then
+# Warnings as errors are the tree's own word, and a tree that was configured without is told.
+warned() { [ -z "${ACCEL_WERROR:-}" ] || grep -qx 'ACCEL_WERROR:[A-Z]*=ON' $build/CMakeCache.txt 2>/dev/null; }
+if warned && [ -f .venv/.stamp-install ] && [ "$(cat .venv/.stamp-install)" = "$key" ] && [ -f $build/build.ninja ]; then
   $cmake --build $build --target _core
   site=$($python -c 'import sysconfig; print(sysconfig.get_path("platlib"))')
   $cmake --install $build --prefix "$site" >/dev/null

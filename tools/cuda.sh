@@ -17,7 +17,8 @@ fail() { printf 'cuda: %s\n' "$*" >&2; exit 1; }
 [ -x "$python" ] || fail ".venv is missing: tools/setup.sh llm,test model"
 [ -f $build/build.ninja ] || fail "$build is missing: tools/build.sh"
 tools/metal.sh --setup
-PYTHON=$python tests/cuda/build.sh $build
+. tools/clang.sh
+CXX=$clang PYTHON=$python tests/cuda/build.sh $build
 export HF_HUB_OFFLINE=1 PYTHONDONTWRITEBYTECODE=1 METALEMU_BUILD=$root/$build MSLEMU_PYTHON=$python ACCEL_TEST_CUDA=1
 export ACCEL_TEST_DEVICE=cuda LD_LIBRARY_PATH=$root/$build/cuda${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 suite() { "$python" -m pytest -q "$@"; }

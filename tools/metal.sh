@@ -15,21 +15,27 @@ jobs=${CMAKE_BUILD_PARALLEL_LEVEL:-2}
 
 fail() { printf 'metal: %s\n' "$*" >&2; exit 1; }
 
-compiler() { command -v clang++-19 >/dev/null || command -v clang++-20 >/dev/null || command -v clang++-21 >/dev/null; }
+. tools/clang.sh
 blocks() { echo 'int main() {}' | "${CXX:-c++}" -x c++ - -lBlocksRuntime -o /dev/null 2>/dev/null; }
 install_packages() {
-  compiler && blocks && return
-  local as=()
+  [ -n "$clang" ] && blocks && return
+  local as=() version=19
   [ "$(id -u)" = 0 ] || as=(sudo -n)
   command -v apt-get >/dev/null || fail "clang 19 and BlocksRuntime are missing, and without apt-get they are yours to install"
   [ ${#as[@]} = 0 ] || "${as[@]}" true 2>/dev/null ||
     fail "clang 19 and BlocksRuntime are missing; as root: apt-get install clang-19 libblocksruntime-dev"
-  echo "metal: installing clang-19 and libblocksruntime-dev"
   export DEBIAN_FRONTEND=noninteractive
   "${as[@]}" apt-get -qq -o DPkg::Lock::Timeout=300 update >/dev/null ||
     fail "apt-get update failed; clang 19 and BlocksRuntime are missing"
-  "${as[@]}" apt-get -qq -o DPkg::Lock::Timeout=300 install --no-install-recommends clang-19 libblocksruntime-dev >/dev/null ||
-    fail "apt-get does not install clang-19 and libblocksruntime-dev; the suite of Metal needs both"
+  # A system whose archive has left 19 behind has a later one.
+  for version in 19 20 21; do
+    [ -z "$(apt-cache -q search --names-only "^clang-$version\$")" ] || break
+  done
+  [ -z "$clang" ] || version=${clang#clang++-}
+  echo "metal: installing clang-$version and libblocksruntime-dev"
+  "${as[@]}" apt-get -qq -o DPkg::Lock::Timeout=300 install --no-install-recommends "clang-$version" libblocksruntime-dev \
+    >/dev/null || fail "apt-get does not install clang-$version and libblocksruntime-dev; the suite of Metal needs both"
+  . tools/clang.sh
 }
 
 install_packages
@@ -52,7 +58,7 @@ if [ ! -x $venv/bin/python ] || [ "$(cat $venv/.root 2>/dev/null)" != "$root" ];
   printf '%s\n' "$root/$build/metal/py" "$packages" >"$site/accel_metal.pth"
   printf '%s' "$root" >$venv/.root
 fi
-export METALEMU_BUILD=$root/$build HF_HUB_OFFLINE=1 PYTHONDONTWRITEBYTECODE=1
+export METALEMU_BUILD=$root/$build HF_HUB_OFFLINE=1 PYTHONDONTWRITEBYTECODE=1 ACCEL_TEST_METAL=1
 suite() { # DEVICES, then pytest arguments
   local devices=$1
   shift

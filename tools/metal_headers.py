@@ -8,6 +8,7 @@ The folder is a build output; nothing of it is kept in the tree.
 """
 
 import argparse
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -21,12 +22,16 @@ KERNELS = "mlx/include/mlx/backend/metal/kernels/"
 
 
 def unpack(wheel: Path, folder: str, dest: Path) -> None:
-    with zipfile.ZipFile(wheel) as z:
+    """All of it or nothing: what an interrupted run left would pass for the whole."""
+    dest.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=dest.parent) as beside, zipfile.ZipFile(wheel) as z:
         for name in z.namelist():
             if name.startswith(folder) and not name.endswith("/"):
-                out = dest / name.removeprefix(folder)
+                out = Path(beside) / "all" / name.removeprefix(folder)
                 out.parent.mkdir(parents=True, exist_ok=True)
                 out.write_bytes(z.read(name))
+        shutil.rmtree(dest, ignore_errors=True)
+        (Path(beside) / "all").rename(dest)
 
 
 def fetch(dest: Path, kernels: bool = False) -> Path:
@@ -36,7 +41,7 @@ def fetch(dest: Path, kernels: bool = False) -> Path:
     if there:
         return headers
     with tempfile.TemporaryDirectory() as folder:
-        pip = [sys.executable, "-m", "pip", "download", "-q", "--no-deps"]
+        pip = [sys.executable, "-m", "pip", "download", "-q", "--retries", "5", "--no-deps"]
         wheels = ["--only-binary=:all:", *PLATFORM, "-d", folder, PACKAGE]
         subprocess.run([*pip, *wheels], check=True)
         wheel = next(Path(folder).glob("*.whl"))

@@ -21,7 +21,7 @@ elif [ "$scope" != whole ]; then isas=$("$python" -c 'import accel; print(accel.
 .venv/bin/cmake -S . -B "$build" -G Ninja -DACCEL_ISAS="$isas" -DCMAKE_MAKE_PROGRAM="$PWD/.venv/bin/ninja" -DCMAKE_BUILD_TYPE=RelWithDebInfo \
   -DACCEL_SANITIZE="$kind" -DACCEL_TESTS=ON -DACCEL_PYTHON=ON -DPython_EXECUTABLE="$python" \
   -Dpybind11_DIR="$("$python" -m pybind11 --cmakedir)" >/dev/null
-ctest() { .venv/bin/ctest --test-dir "$build" --output-on-failure --timeout 900 -j "${CMAKE_BUILD_PARALLEL_LEVEL:-2}" "$@"; }
+ctest() { .venv/bin/ctest --test-dir "$build" --no-tests=error --output-on-failure --timeout 900 -j "${CMAKE_BUILD_PARALLEL_LEVEL:-2}" "$@"; }
 if [ "$kind" = thread ] && [ "$scope" != whole ]; then
   threaded=$(grep -lw -e threads -e thread cpp/tests/test_*.cc | sed 's:.*/::; s:\.cc$::')
   # shellcheck disable=SC2086  # names of targets
@@ -63,5 +63,6 @@ if [ "$scope" != whole ]; then
 fi
 suite -m "$fast" tests/ops tests/fuzz & # both cores
 first=$!
+trap 'kill "$first" 2>/dev/null || true' EXIT
 suite -m "$fast" --ignore tests/ops --ignore tests/fuzz tests
-wait $first
+wait "$first"

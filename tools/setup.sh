@@ -10,6 +10,12 @@ venv=$root/.venv
 
 fail() { printf 'setup: %s\n' "$*" >&2; exit 1; }
 
+# The Makefile puts .venv in front. What makes .venv must not be a Python of it, which goes with it.
+path=:$PATH:
+while [[ $path = *":$venv/bin:"* ]]; do path=${path/":$venv/bin:"/:}; done
+path=${path#:}
+PATH=${path%:}
+
 python=${PYTHON:-python3}
 command -v "$python" >/dev/null || fail "$python is not found; Python 3.10 or newer is needed (set PYTHON=...)"
 "$python" -c 'import sys; sys.exit(sys.version_info < (3, 10))' \
@@ -40,9 +46,9 @@ for cache in build/*/CMakeCache.txt; do
 done
 
 pip() { "$venv/bin/python" -m pip --disable-pip-version-check -qq install --retries 5 "$@"; }
-stamp() { # NAME, then the command that earns it; skipped while pyproject.toml is as it was
+stamp() { # NAME, then the command that earns it; skipped while pyproject.toml and the pins of tools are as they were
   local file=$venv/.stamp-$1 want
-  want=$(cksum <pyproject.toml)
+  want=$(cat pyproject.toml tools/setup.sh tools/requirements.py | cksum)
   shift
   [ -f "$file" ] && [ "$(cat "$file")" = "$want" ] && return
   "$@"

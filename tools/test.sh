@@ -16,7 +16,8 @@ python_tests() { # MARKS, then pytest arguments
   local marks=$1 none=5 first=0 second=0
   shift
   $python -m pytest -q -n "$jobs" --dist worksteal -m "($marks) and not threads" "$@" || first=$?
-  [ $first = 0 ] || [ $first = $none ] || return $first
+  # By hand a part may be chosen that has threads alone; where nobody chooses, an empty selection is a mistake in MARKS.
+  [ $first = 0 ] || { [ $first = $none ] && [ -z "${CI:-}" ]; } || return $first
   $python -m pytest -q -m "($marks) and threads" "$@" || second=$?
   [ $second = 0 ] || [ $second = $none ] || return $second
   [ $first = 0 ] || return $second # nothing at all was selected: that is an error
@@ -39,7 +40,8 @@ case ${1:-} in
     tools/cuda.sh --whole
     tools/macho.sh
     tools/wheel.sh
-    for isa in $($python tools/isas.py); do tools/test.sh --isa "$isa" whole; done
+    isas=$($python tools/isas.py) # a failure inside the head of the loop would be an empty list
+    for isa in $isas; do tools/test.sh --isa "$isa" whole; done
     tools/sanitize.sh address,undefined whole
     tools/sanitize.sh thread whole
     $build/test_random_graphs 100000 20001
@@ -47,5 +49,5 @@ case ${1:-} in
       tests/fuzz/test_builder_fuzz.py tests/fuzz/test_headers_fuzz.py ;;
 esac
 tools/build.sh cpp_tests
-.venv/bin/ctest --test-dir $build --output-on-failure -j "$jobs"
+.venv/bin/ctest --test-dir $build --no-tests=error --output-on-failure -j "$jobs"
 python_tests "$fast" "$@"

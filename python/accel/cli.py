@@ -114,8 +114,13 @@ def _progress(stages: str):
 def _open_device(args: argparse.Namespace):
     import accel
 
-    backends = sorted({d.backend for d in accel.enumerate_devices().devices})
+    found = accel.enumerate_devices()
+    backends = sorted({d.backend for d in found.devices})
     if args.device not in backends:
+        for n in found.notes:
+            if n.backend == args.device:
+                why = f"{n.stage}: {n.error}"
+                raise accel.UnsupportedError(f"the {n.backend} device is not available ({why})")
         known = ", ".join(backends)
         raise accel.UnsupportedError(f"device is {args.device!r} and must be one of: {known}")
     if args.device == "cpu":

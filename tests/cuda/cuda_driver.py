@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 import gc
+import os
 from functools import cache
 
 import accel
@@ -15,6 +16,8 @@ OUT_OF_MEMORY, ILLEGAL_ADDRESS, INVALID_VALUE = 2, 700, 1
 def library() -> ctypes.CDLL:
     """The library that accel has loaded; without the stand-in the tests are left out."""
     if not any(d.backend == "cuda" for d in accel.enumerate_devices().devices):
+        if os.environ.get("ACCEL_TEST_CUDA") == "1":
+            raise RuntimeError("ACCEL_TEST_CUDA=1: there is no GPU and no stand-in of one")
         pytest.skip("there is no GPU and no stand-in of one", allow_module_level=True)
     lib = ctypes.CDLL("libcuda.so.1")
     if not hasattr(lib, "fakecuda_fail"):

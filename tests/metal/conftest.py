@@ -12,13 +12,13 @@ import emulator
 
 BUILT = emulator.available()
 if os.environ.get("ACCEL_TEST_METAL") == "1" and not BUILT:
-    raise RuntimeError("ACCEL_TEST_METAL=1: the tests of Metal need clang++-19 and BlocksRuntime")
+    raise RuntimeError("ACCEL_TEST_METAL=1: the tests of Metal need clang++ 19 and BlocksRuntime")
 
 
 @pytest.fixture(scope="session")
 def library():
     if not BUILT:
-        pytest.skip("clang++-19 and BlocksRuntime build the emulated Metal device")
+        pytest.skip("clang++ 19 and BlocksRuntime build the emulated Metal device")
     return emulator.load()
 
 

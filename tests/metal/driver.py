@@ -2,12 +2,15 @@
 
 import ctypes
 import gc
+import os
 from functools import cache
 
 import accel
 import pytest
 
 if not any(d.backend == "metal" for d in accel.enumerate_devices().devices):
+    if os.environ.get("ACCEL_TEST_METAL") == "1":
+        raise RuntimeError("ACCEL_TEST_METAL=1: this build holds no Metal backend")
     pytest.skip("this build holds no Metal backend", allow_module_level=True)
 
 

@@ -1,10 +1,12 @@
 """What the text of the tree must not hold, and names in the documents that must exist."""
 
 import importlib
+import os
 import re
+from functools import cache
 
 import pytest
-from tree import CODE, ROOT, TEXT, files, name
+from tree import CODE, ROOT, TEXT, every_file, files, name
 
 pytestmark = pytest.mark.rules
 
@@ -43,9 +45,36 @@ def test_forbidden_text_is_found(line):
     assert forbidden(line)
 
 
+EMPTY = ("__init__.py", "py.typed")
+
+
+def stray(path, content: bytes) -> bool:
+    """A compiler's output, or what a command left behind: nobody writes such a file."""
+    program = os.access(path, os.X_OK) and not content.startswith(b"#!")
+    return program or b"\0" in content or (not content and path.name not in EMPTY)
+
+
+def test_no_file_is_in_the_tree_by_accident():
+    held = [p for p in every_file() if stray(p, p.read_bytes())]
+    assert not held, [name(p) for p in held]
+
+
+@pytest.mark.parametrize("mode, content", [(0o755, b""), (0o755, b"text"), (0o644, b"\x7fELF\0")])
+def test_a_stray_file_is_found(tmp_path, mode, content):
+    path = tmp_path / "a.out"
+    path.write_bytes(content)
+    path.chmod(mode)
+    assert stray(path, content)
+
+
 def source_text() -> str:
     paths = files(*CODE, ".sh", ".toml") + [ROOT / "CMakeLists.txt", ROOT / "Makefile"]
     return "\n".join([*(path.read_text() for path in paths), *(path.stem for path in paths)])
+
+
+@cache
+def words(text: str) -> frozenset[str]:
+    return frozenset(re.findall(r"\w+", text))
 
 
 def unknown_name(span: str, everything: str, targets: set[str]) -> bool:
@@ -64,8 +93,10 @@ def unknown_name(span: str, everything: str, targets: set[str]) -> bool:
         return not resolves(span.removesuffix("()"))
     if re.fullmatch(r"[a-z]\w*(\(\))?", span) and ("_" in span or span.endswith("()")):
         # A name that ends in a number may be put together, as the plans of one bucket each are.
-        word = re.escape(span.removesuffix("()").rstrip("0123456789").rstrip("_"))
-        return not re.search(rf"\b{word}" if span[-1].isdigit() else rf"\b{word}\b", everything)
+        word = span.removesuffix("()").rstrip("0123456789").rstrip("_")
+        if span[-1].isdigit():
+            return not any(known.startswith(word) for known in words(everything))
+        return word not in words(everything)
     return False
 
 

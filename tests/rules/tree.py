@@ -3,6 +3,7 @@
 import ast
 import os
 import re
+import subprocess
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -24,9 +25,23 @@ def files(*suffixes: str, under: str = "") -> list[Path]:
     """Files of the tree with one of the suffixes, sorted; build outputs are left out."""
     found = []
     for folder, names, leaves in os.walk(ROOT / under):
-        names[:] = [n for n in names if n not in SKIPPED and not n.startswith(HIDDEN)]
+        names[:] = [n for n in names if not hidden(Path(n))]
         found += [Path(folder) / leaf for leaf in leaves if Path(leaf).suffix in suffixes]
     return sorted(found)
+
+
+def every_file() -> list[Path]:
+    """What the repository holds; in a source archive, all that is there."""
+    git = ["git", "-C", ROOT, "ls-files", "-z"]
+    try:
+        listed = subprocess.run(git, capture_output=True, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        return [p for p in ROOT.rglob("*") if p.is_file() and not hidden(p.relative_to(ROOT))]
+    return [ROOT / path for path in listed.split("\0")[:-1] if (ROOT / path).is_file()]
+
+
+def hidden(path: Path) -> bool:
+    return any(part in SKIPPED or part.startswith(HIDDEN) for part in path.parts)
 
 
 def name(path: Path) -> str:
