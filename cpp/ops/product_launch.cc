@@ -85,34 +85,36 @@ void launch_rounding(const Call& c, Launches& out) {
 
 }  // namespace
 
-// Operators with equal kernels share their functions.
-std::string product_function(const Call& c, const KernelRow& row) {
-  std::string name = row.kernel;
+std::string shared_name(std::string name) {
   const auto shares = [&](std::string_view from, std::string_view with) {
     if (name.rfind(from, 0) == 0) name.replace(0, from.size(), with);
   };
   shares("linear_", "matmul_");
   shares("int4_matvec_", "int4_matmul_");
   shares("grouped_matvec_", "grouped_matmul_");
-  // The rounded rows have no dtype.
-  if (c.def->op == Op::quant_matmul && is_int8(c)) return "quant_matmul_int8";
   return name;
 }
 
+std::string product_function(const Call& c, const KernelRow& row) {
+  // The rounded rows have no dtype.
+  if (c.def->op == Op::quant_matmul && is_int8(c)) return "quant_matmul_int8";
+  return shared_name(row.kernel);
+}
+
 // Places of PRODUCT_OPERANDS: x, w, scales, offsets, bias, out, segments. What a product lacks is
-// x again, which is not read there.
+// out again, not read there: it begins at a multiple of four bytes, as whatever stands there must.
 std::vector<int> product_places(const Call& c) {
   const int out = int(c.in.size());
   switch (c.def->op) {
     case Op::matmul:
-      return {0, 1, 0, 0, 0, out, 0};
+      return {0, 1, out, out, out, out, out};
     case Op::linear:
-      return {0, 1, 0, 0, 2, out, 0};
+      return {0, 1, out, out, c.in[2].present ? 2 : out, out, out};
     case Op::quant_matmul:
-      return {0, 1, 2, 0, 0, out, 0};
+      return {0, 1, 2, out, out, out, out};
     case Op::int4_matvec:
     case Op::int4_matmul:
-      return {0, 1, 2, c.in[3].present ? 3 : 4, 0, out, 0};
+      return {0, 1, 2, c.in[3].present ? 3 : 4, out, out, out};
     default:
       break;
   }
@@ -129,11 +131,13 @@ void launch_product(const Call& c, const KernelRow& row, Launches& out) {
   if (is_int8(c)) launch_rounding(c, out);
   const Tile* tiles = is_int8(c) ? kInt8 : is_matrix8(row) ? kMatrix : weight_is_nk(c) ? kNk : kKn;
   const Tile& tile = tiles[size_t(rows)];
+  std::vector<int> places = product_places(c);
+  if (is_int8(c)) places[0] = int(c.in.size());  // rounded rows are read, x is not
   out.list.push_back(
       {product_function(c, row) + kSuffix[size_t(rows)],
        {uint32_t(parts_of(c, tile.rows)), groups_of(c.results[0].shape.back(), tile.columns), 1},
        tile.threads,
-       product_places(c)});
+       std::move(places)});
 }
 
 std::vector<KernelRow> with_matrix8(std::vector<KernelRow> rows) {

@@ -117,7 +117,7 @@ std::vector<KernelRow> with_rings(std::vector<KernelRow> rows) {
     const std::string_view name = of->kernel;
     if (of->backend != Backend::cuda || std::string_view(of->order) != "lane16") continue;
     if (name.find("_any_") != std::string_view::npos) continue;
-    names.push_back(std::string(name) + "_ring");
+    names.push_back(shared_name(of->kernel) + "_ring");
     KernelRow row = *of;
     row.kernel = names.back().c_str();
     row.reason =

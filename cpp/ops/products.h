@@ -109,6 +109,8 @@ std::vector<KernelRow> with_rings(std::vector<KernelRow> rows);
 // What a row is called among the functions, without the part that its launch appends, and the
 // operands at the places of its functions.
 std::string product_function(const Call& c, const KernelRow& row);
+// Operators with equal kernels share their functions: of whom a name is.
+std::string shared_name(std::string name);
 std::vector<int> product_places(const Call& c);
 
 // One CPU row of a product. A kernel serves every M, so each row is a batch group of its own.

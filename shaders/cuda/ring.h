@@ -382,9 +382,9 @@ DEV void nk_ring(const X* x, const typename F::W* w, const typename F::P::T* sca
 }
 
 // The entries of one product; the places of PRODUCT_OPERANDS that it reads.
-#define RING_ENTRY(name, F, X, rows, threads, columns, warps, depth, stages)                   \
+#define RING_ENTRY(name, suffix, F, X, rows, threads, columns, warps, depth, stages)           \
   extern "C" __global__ void __launch_bounds__(32 * warps, 1)                                  \
-      name(const X* b0, const F::W* b1, const F::P::T* b2, const F::P::T* b3, const float* b4, \
-           float* b5, const __grid_constant__ ProductParams b27) {                             \
+      name##_##suffix(const X* b0, const F::W* b1, const F::P::T* b2, const F::P::T* b3,       \
+                      const float* b4, float* b5, const __grid_constant__ ProductParams b27) { \
     nk_ring<F, X, rows, threads, columns, warps, depth, stages>(b0, b1, b2, b3, b4, b5, b27);  \
   }

@@ -2,13 +2,13 @@
 #include "cuda/ring.h"
 
 #define RING(suffix, ...) \
-  RING_ENTRY(int4_matmul_nk_f16_ring_##suffix, WeightInt4<AsF16>, float, __VA_ARGS__)
+  RING_ENTRY(int4_matmul_nk_f16_ring, suffix, WeightInt4<AsF16>, float, __VA_ARGS__)
 RINGS_INT4(RING)
 #undef RING
 #define RING(suffix, ...) \
-  RING_ENTRY(int4_matmul_nk_bf16_ring_##suffix, WeightInt4<AsBf16>, float, __VA_ARGS__)
+  RING_ENTRY(int4_matmul_nk_bf16_ring, suffix, WeightInt4<AsBf16>, float, __VA_ARGS__)
 RINGS_INT4(RING)
 #undef RING
 #define RING(suffix, ...) \
-  RING_ENTRY(int4_matmul_nk_f32_ring_##suffix, WeightInt4<AsF32>, float, __VA_ARGS__)
+  RING_ENTRY(int4_matmul_nk_f32_ring, suffix, WeightInt4<AsF32>, float, __VA_ARGS__)
 RINGS_INT4(RING)
