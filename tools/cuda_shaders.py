@@ -39,7 +39,12 @@ OPTIONS = (
 )
 METAL_ALONE = ("matmul_simdgroup.metal",)
 STRUCT = re.compile(r"\.param \.align \d+ \.b8 \w+\[(\d+)\]")
-HEAD = re.compile(r"\.version \d+\.\d+\n\.target \w+\n\.address_size 64\n")
+# Memory of a group whose size a launch gives is declared outside the functions.
+HEAD = re.compile(
+    r"\.version \d+\.\d+\n\.target \w+\n\.address_size 64\n"
+    r"(\.extern \.shared \.align \d+ \.b8 \w+\[\];\n)*"
+)
+GIVEN = re.compile(r"\.extern \.shared .* (\w+)\[\];\n")
 # The first version of PTX that knows sm_80, read by every driver since that of CUDA 11.0, and the
 # words of its instructions; text with other words keeps the version that NVRTC wrote.
 LOWEST_PTX = "7.0"
@@ -49,6 +54,7 @@ neg not or popc prmt rcp rem ret selp setp shfl shl shr sqrt st sub xor
 f16 f16x2 bf16 bf16x2 tf32 f32 f64 s8 s16 s32 s64 u8 u16 u32 u64 b8 b16 b32 b64 pred
 eq ne lt le gt ge ltu leu gtu geu equ neu num nan lo hi wide rn rz rni rzi rmi rpi sat
 global shared param const local nc volatile to v2 v4 uni sync warp bfly idx up down exch cas
+vote all ballot
 async ca cg wait_group wait_all commit_group aligned row col m8n8 x1 x2 x4 trans
 m16n8k4 m16n8k8 m16n8k16 m16n8k32
 """
@@ -117,13 +123,14 @@ def texts(cxx: str) -> list[tuple[str, str, dict[str, list[int]]]]:
     head = "\n".join(embed_shaders.flatten("cuda/msl.h", set())) + "\n"
     out = []
     own = sorted((embed_shaders.ROOT / "cuda").glob("*.cu"))
-    sources = [pair for pair in embed_shaders.flattened() if pair[0] not in METAL_ALONE]
+    for name, text in embed_shaders.flattened():
+        if name not in METAL_ALONE:
+            code, places = to_cuda.translate(name, text, cxx)
+            out.append((name, head + code, places))
     for path in own:
         name = f"cuda/{path.name}"
-        sources.append((name, "\n".join(embed_shaders.flatten(name, set())) + "\n"))
-    for name, text in sources:
-        code, places = to_cuda.translate(name, text, cxx)
-        out.append((name, head + code, places))
+        text = head + "\n".join(embed_shaders.flatten(name, set())) + "\n"
+        out.append((name, text, to_cuda.places_of(text, cxx)))
     return out
 
 
@@ -197,7 +204,11 @@ def split(name: str, ptx: str) -> dict[str, str]:
     head, *entries = "".join(f"{line}\n" for line in lines if line).split(".visible .entry ")
     if not HEAD.fullmatch(head) or any(e[e.rindex("\n}\n") + 3 :] for e in entries):
         raise SystemExit(f"{name}: the PTX has something outside its functions")
-    return {e[: e.index("(")]: lowered(f"{head}.visible .entry {e}") for e in entries}
+    out = {}
+    for e in entries:
+        own = GIVEN.sub(lambda m, e=e: m[0] if re.search(rf"\b{m[1]}\b", e) else "", head)
+        out[e[: e.index("(")]] = lowered(f"{own}.visible .entry {e}")
+    return out
 
 
 def params_bytes(function: str, ptx: str) -> int:

@@ -12,7 +12,8 @@ namespace accel {
 
 static py::list launches_of(const Builder& builder, const std::string& backend) {
   Limits limits;
-  limits.backend = backend == "cuda" ? Backend::cuda : Backend::metal;
+  limits.backend = backend.rfind("cuda", 0) == 0 ? Backend::cuda : Backend::metal;
+  if (backend == "cuda") limits.group_bytes = 227 * 1024;  // of sm_90
   limits.simd_groups = backend != "metal_plain";
   const PlanData plan = make_plan(builder.finish(), limits, {}, true);
   py::list out;
@@ -23,13 +24,15 @@ static py::list launches_of(const Builder& builder, const std::string& backend) 
           "groups"_a = std::vector<uint32_t>(l.groups, l.groups + 3),
           "operands"_a = l.operands.empty() ? c.operands.size() : l.operands.size(),
           "params"_a = 4 * (c.params.size() - std::min(c.params.size(), size_t(l.first_param))),
-          "scalars"_a = c.scalars.size(), "scratch"_a = c.launches.scratch));
+          "scalars"_a = c.scalars.size(), "scratch"_a = c.launches.scratch,
+          "group_bytes"_a = l.group_bytes));
   return out;
 }
 
 void bind_launches(py::module_& m) {
   m.def("_launches", &launches_of, "builder"_a, "backend"_a,
-        "What a plan of a recorded graph launches on metal, metal_plain or cuda, in order.");
+        "What a plan of a recorded graph launches on metal, metal_plain, cuda or cuda_plain, "
+        "in order.");
 }
 
 }  // namespace accel

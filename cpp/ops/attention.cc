@@ -182,6 +182,12 @@ static const char* not_narrow(const Call& c, const Limits&) {
 // no bit.
 static constexpr int64_t kSplitHeads = 4, kSplitRows = 16, kSplitScratch = int64_t(1) << 27;
 
+// Of the kernel that stages K and V: what a launch gives it, and what it declares itself at most.
+static constexpr int64_t kStagedOwn = 9 << 10;
+static int64_t staged_bytes(int64_t dim) {
+  return 2 * 128 * (2 * dim + 16);
+}
+
 static bool few_rows(const Call& c, int64_t rows) {
   const AttentionForm form = form_of(c);
   if (rows <= kSplitRows || form == kAttentionBatched) return true;
@@ -208,6 +214,29 @@ static void launch(const Call& c, const KernelRow& row, Launches& out) {
       name + "_rows";
 }
 
+// Of few rows on CUDA: a block's K and V are on their way to the memory of a group at once.
+static constexpr const char* kStaged = "_staged";
+static const char* needs_staged(const Call& c, const Limits& limits) {
+  const Shape &query = c.in[q].shape, &cache = c.in[k].shape;
+  if (query[query.rank() - 2] == cache[1]) return "needs heads that share those of the cache";
+  return staged_bytes(cache[2]) + kStagedOwn > limits.group_bytes
+             ? "needs more memory of a group than the device has"
+             : nullptr;
+}
+static void launch_staged(const Call& c, const KernelRow& row, Launches& out) {
+  const std::string name = row.kernel;
+  const std::string plain = name.substr(0, name.size() - std::strlen(kStaged));
+  KernelRow of = row;
+  of.kernel = plain.c_str();
+  launch(c, of, out);
+  if (out.list.size() == 1) return;  // many rows
+  Launch &split = out.list[0], &merge = out.list[1];
+  split.function = name + "_split";
+  split.group_bytes = uint32_t(staged_bytes(c.in[k].shape[2]));
+  merge.function = "attention_staged_merge";
+  merge.threads = 128;
+}
+
 static std::vector<KernelRow> kernels() {
   const std::vector<KernelRow> own = {
       {Backend::cpu, "attention_f32", not_f32, "attention_block128",
@@ -216,9 +245,22 @@ static std::vector<KernelRow> kernels() {
        "blocks of 128 positions in order, f16 widened exactly"},
       {Backend::cpu, "attention_f16_narrow", not_narrow, "attention_block128",
        "blocks of 128 positions in order, q and weights rounded to f16"}};
-  std::vector<KernelRow> all = on_gpus(own, launch);
+  std::vector<KernelRow> all = on_gpus(own, launch), made;
   for (KernelRow& row : all)
     if (row.backend != Backend::cpu) row.order = "attention_split128";
+  const auto first = std::find_if(all.begin(), all.end(),
+                                  [](const KernelRow& r) { return r.backend == Backend::cuda; });
+  for (auto of = first; of != all.end(); ++of) {
+    if (std::string_view(of->kernel) == "attention_f32") continue;  // no gain: twice the bytes
+    KernelRow row = *of;
+    row.kernel = std::string_view(of->kernel) == "attention_f16" ? "attention_f16_staged"
+                                                                 : "attention_f16_narrow_staged";
+    row.reason = "blocks of 128 positions in order; of few rows each is staged whole";
+    row.needs = needs_staged;
+    row.launches = launch_staged;
+    made.push_back(row);
+  }
+  all.insert(first, made.begin(), made.end());
   return all;
 }
 

@@ -30,6 +30,8 @@ struct Limits {
   bool pack = false;                     // kernel rows may name a layout of their own for weights
   bool fuse = false;                     // the executor runs groups of steps piece by piece
   bool simd_groups = true;               // a GPU whose SIMD groups exchange values
+  int64_t group_bytes =
+      0;  // memory that a launch may give to a group of a GPU, besides the kernel's
 };
 
 // ---------------------------------------------------------------- operands
@@ -152,6 +154,10 @@ struct Launch {
   std::vector<int> operands = {};  // of the command, bound from 0 on; empty: all, in their order
   uint32_t first_param = 0;        // words of the command's parameters before those of this launch
   bool waits = true;               // for the launch before it
+  uint32_t group_bytes = 0;        // of memory of a group, besides what the function declares
+  // If not 0, groups[0] is no more than so many a multiprocessor, and fewer where fewer fit: any
+  // number of them does the work.
+  uint32_t per_unit = 0;
 };
 struct Launches {
   std::vector<Launch> list;

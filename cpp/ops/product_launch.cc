@@ -70,8 +70,23 @@ int64_t parts_of(const Call& c, int64_t each) {
   return (m + runs * (each - 1)) / each;
 }
 
+void launch_rounding(const Call& c, Launches& out) {
+  Params params;
+  c.def->params(c, params);
+  ProductParams p = {};
+  std::memcpy(&p, params.words.data(), sizeof p);
+  const int64_t blocks = int64_t(p.M) * (p.K / p.group);
+  out.scratch = int64_t(p.M) * p.K + 8 * blocks;
+  out.list.push_back({c.in[0].dtype == DType::F16 ? "round_to_int8_f16" : "round_to_int8_f32",
+                      {groups_of(blocks, kRoundThreads), 1, 1},
+                      kRoundThreads,
+                      {0}});
+}
+
+}  // namespace
+
 // Operators with equal kernels share their functions.
-std::string function_of(const Call& c, const KernelRow& row) {
+std::string product_function(const Call& c, const KernelRow& row) {
   std::string name = row.kernel;
   const auto shares = [&](std::string_view from, std::string_view with) {
     if (name.rfind(from, 0) == 0) name.replace(0, from.size(), with);
@@ -86,7 +101,7 @@ std::string function_of(const Call& c, const KernelRow& row) {
 
 // Places of PRODUCT_OPERANDS: x, w, scales, offsets, bias, out, segments. What a product lacks is
 // x again, which is not read there.
-std::vector<int> places_of(const Call& c) {
+std::vector<int> product_places(const Call& c) {
   const int out = int(c.in.size());
   switch (c.def->op) {
     case Op::matmul:
@@ -108,21 +123,6 @@ std::vector<int> places_of(const Call& c) {
   return {0, w, kGroupedScales, offsets, kGroupedBias, out, kGroupedBias + 1};
 }
 
-void launch_rounding(const Call& c, Launches& out) {
-  Params params;
-  c.def->params(c, params);
-  ProductParams p = {};
-  std::memcpy(&p, params.words.data(), sizeof p);
-  const int64_t blocks = int64_t(p.M) * (p.K / p.group);
-  out.scratch = int64_t(p.M) * p.K + 8 * blocks;
-  out.list.push_back({c.in[0].dtype == DType::F16 ? "round_to_int8_f16" : "round_to_int8_f32",
-                      {groups_of(blocks, kRoundThreads), 1, 1},
-                      kRoundThreads,
-                      {0}});
-}
-
-}  // namespace
-
 void launch_product(const Call& c, const KernelRow& row, Launches& out) {
   Rows rows = rows_for(c);
   if (is_matrix8(row) && rows == Rows::one) rows = Rows::few;
@@ -130,10 +130,10 @@ void launch_product(const Call& c, const KernelRow& row, Launches& out) {
   const Tile* tiles = is_int8(c) ? kInt8 : is_matrix8(row) ? kMatrix : weight_is_nk(c) ? kNk : kKn;
   const Tile& tile = tiles[size_t(rows)];
   out.list.push_back(
-      {function_of(c, row) + kSuffix[size_t(rows)],
+      {product_function(c, row) + kSuffix[size_t(rows)],
        {uint32_t(parts_of(c, tile.rows)), groups_of(c.results[0].shape.back(), tile.columns), 1},
        tile.threads,
-       places_of(c)});
+       product_places(c)});
 }
 
 std::vector<KernelRow> with_matrix8(std::vector<KernelRow> rows) {

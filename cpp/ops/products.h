@@ -102,6 +102,15 @@ void launch_product(const Call& c, const KernelRow& row, Launches& out);
 // and N are multiples of eight and 64 at least. M takes no part: one row is padded.
 std::vector<KernelRow> with_matrix8(std::vector<KernelRow> rows);
 
+// The rows given, and in front of CUDA's each in lane16 of whole rows by rings of shared memory
+// where K and the device allow it: the same order, so the same bits (shaders/cuda/ring.h). M takes
+// no part: many rows run as in the row behind.
+std::vector<KernelRow> with_rings(std::vector<KernelRow> rows);
+// What a row is called among the functions, without the part that its launch appends, and the
+// operands at the places of its functions.
+std::string product_function(const Call& c, const KernelRow& row);
+std::vector<int> product_places(const Call& c);
+
 // One CPU row of a product. A kernel serves every M, so each row is a batch group of its own.
 using Reject = const char* (*)(const Call&, const Limits&);
 inline KernelRow lane16_row(const char* kernel, Reject reject) {

@@ -664,6 +664,24 @@ TEST(a_gpu_launches_by_the_number_of_rows) {
   rounded.attrs[1].s = "int8";
   CHECK_EQ(launched(quant, rounded),
            "round_to_int8_f32 1x1x64 quant_matmul_int8_few 1x1x64 " + std::to_string(3 * 64 + 48));
+  // Rings: up to eight rows, where K and the memory of a group allow it.
+  limits.group_bytes = 227 * 1024;
+  CHECK_EQ(rows(1, "nk"), "matmul_nk_f32_f16_one 1x5x64");  // K of 20
+  const auto ring = [&](int64_t m, int64_t k, int64_t n) {
+    return launched(matmul, call_of(matmul, {in_of(F32, {m, k}), in_of(F16, {n, k})}));
+  };
+  CHECK_EQ(ring(1, 576, 70), "matmul_nk_f32_f16_ring_one_short 18x1x32");
+  CHECK_EQ(ring(1, 1536, 576), "matmul_nk_f32_f16_ring_one_small 144x1x32");
+  CHECK_EQ(ring(1, 4096, 1024), "matmul_nk_f32_f16_ring_one_deep 64x1x128");
+  CHECK_EQ(ring(1, 4096, 4096), "matmul_nk_f32_f16_ring_one_large 128x1x256");
+  CHECK_EQ(ring(1, 576, 49152), "matmul_nk_f32_f16_ring_one_wide 1536x1x128");
+  CHECK_EQ(ring(2, 64, 33), "matmul_nk_f32_f16_ring_two 2x1x256");
+  CHECK_EQ(ring(3, 64, 33), "matmul_nk_f32_f16_ring_four 2x1x256");
+  CHECK_EQ(ring(8, 64, 33), "matmul_nk_f32_f16_ring_eight 2x1x128");
+  CHECK_EQ(ring(9, 64, 33), "matmul_nk_f32_f16_many 1x2x256");
+  CHECK_EQ(ring(1, 68, 33), "matmul_nk_f32_f16_one 1x3x64");
+  limits.group_bytes = 99 * 1024;
+  CHECK_EQ(ring(1, 4096, 4096), "matmul_nk_f32_f16_one 1x256x64");
   limits.backend = Backend::metal;
   CHECK_EQ(rows(9, "nk"), "matmul_nk_f32_f16_many 1x3x256");
   const auto whole = [&](int64_t m) {

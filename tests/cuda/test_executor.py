@@ -675,3 +675,47 @@ def test_the_order_of_what_no_edge_orders_changes_no_bit(device):
         got.add(tuple(bits(bound["y"].read())))
     library().fakecuda_set_order(1)
     assert len(got) == 1
+
+
+# ---------------------------------------------------------------- kernels of CUDA alone
+
+ALONE = """
+import ctypes, accel, numpy as np
+from accel import tensor as T
+device = accel.open_cuda()
+b = accel.Runtime(device).new_builder("few")
+x = b.input("x", accel.F32, [1, 2056])
+for n in (8200, 2056):
+    x = T.matmul(x, b.weight(f"w{n}", accel.F16, [n, x.shape[1]]), w_order="nk")
+b.output("y", x)
+plan = b.compile()
+print(plan.explain())
+ports = {p.name: device.new_buffer(p.dtype, int(np.prod(p.shape))) for p in plan.ports()}
+for wait in (1, 2):
+    plan.submit(ports).wait()
+lib = ctypes.CDLL("libcuda.so.1")
+lib.fakecuda_ran_text.restype = lib.fakecuda_fault_text.restype = ctypes.c_char_p
+print("ran", lib.fakecuda_ran_text().decode().split("\\n"), lib.fakecuda_fault_text())
+"""
+
+
+@pytest.mark.parametrize("group_bytes", [0, 232448])
+def test_a_launch_gives_memory_of_a_group_and_no_more_groups_than_fit(group_bytes):
+    """The stand-in runs no such kernel; it sees what it is given, on two multiprocessors."""
+    env = {**os.environ, "FAKECUDA_GROUP_BYTES": str(group_bytes)}
+    done = subprocess.run(
+        [sys.executable, "-c", ALONE], env=env, capture_output=True, text=True, check=True
+    )
+    explained, ran = done.stdout.rsplit("ran", 1)
+    row = "matmul_nk_f32_f16_ring needs more memory of a group than the device has"
+    if not group_bytes:
+        assert row in explained and "ring_one" not in ran
+        return
+    # x of 2056 and 8200 floats, padded to 16; four warps of three stages of eight columns; then
+    # eight warps of five stages of four.
+    assert row not in explained and "order lane16; up to eight rows" in explained
+    wide = 2064 * 4 // 128 * 128 + 128 + 4 * (3 * 8 * (512 + 32))
+    large = (8208 * 4 + 127) // 128 * 128 + 8 * (5 * 4 * (512 + 32))
+    assert f"'matmul_nk_f32_f16_ring_one_wide 6 {wide}'" in ran
+    assert f"'matmul_nk_f32_f16_ring_one_large 2 {large}'" in ran
+    assert ran.rstrip().endswith("b''"), ran

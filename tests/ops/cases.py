@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 from case import BUDGET, EXACT, Case, In, Int4, P, Quantized, Scalar, binary_points, repeated
 from cases_attention import ATTENTION
+from cases_few import few_int4_points, few_quant_points, float_points
 from cases_linear import LINEAR as LINEAR_ROWS
 from cases_moe import MOE as MOE_ROWS
 from cases_more import MORE
@@ -357,8 +358,13 @@ def _matmul(x, w, w_order="kn"):
     return _f(x) @ (_f(w).T if w_order == "nk" else _f(w))
 
 
-MATMUL = Case("matmul", BUDGET, tuple(_product_points("matmul")), outside=_matmul)
-LINEAR = Case("linear", BUDGET, tuple(_product_points("linear")))
+MATMUL = Case(
+    "matmul",
+    BUDGET,
+    (*_product_points("matmul"), *float_points("matmul")),
+    outside=_matmul,
+)
+LINEAR = Case("linear", BUDGET, (*_product_points("linear"), *float_points("linear")))
 QUANT_MATMUL = Case(
     "quant_matmul",
     BUDGET,
@@ -384,7 +390,7 @@ QUANT_MATMUL = Case(
             (3, 4500, 6),
         ]
     )
-    + tuple(quant_points()),
+    + (*quant_points(), *few_quant_points()),
 )
 _INT4 = [  # M, K, N, group
     (1, 32, 3, 32),
@@ -417,8 +423,16 @@ def _int4_points(matvec):
                     yield P(In((k,) if matvec else (m, k)), w, w_order=w_order, name=name)
 
 
-INT4_MATVEC = Case("int4_matvec", BUDGET, (*_int4_points(True), *int4_points(True)))
-INT4_MATMUL = Case("int4_matmul", BUDGET, (*_int4_points(False), *int4_points(False)))
+INT4_MATVEC = Case(
+    "int4_matvec",
+    BUDGET,
+    (*_int4_points(True), *int4_points(True), *few_int4_points(True)),
+)
+INT4_MATMUL = Case(
+    "int4_matmul",
+    BUDGET,
+    (*_int4_points(False), *int4_points(False), *few_int4_points(False)),
+)
 
 # ------------------------------------------------------------------ samplers
 

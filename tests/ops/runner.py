@@ -141,20 +141,22 @@ def _quantized(r: Recorded, name: str, o: Quantized, rng):
 # ------------------------------------------------------------------ running
 
 
-def guarded(device, dtype: str, array: np.ndarray | None, count: int):
+def guarded(device, dtype: str, array: np.ndarray | None, count: int, guard: int = GUARD):
     """A view of `count` elements between sentinel bytes, and the bytes of the whole buffer."""
-    buffer = device.new_buffer(dtype_of(dtype), count + 2 * GUARD)
+    buffer = device.new_buffer(dtype_of(dtype), count + 2 * guard)
     whole = np.full(buffer.bytes, SENTINEL, np.uint8)
     size = NUMPY[dtype].itemsize
     if array is not None:
-        whole[GUARD * size : (GUARD + count) * size] = (
+        whole[guard * size : (guard + count) * size] = (
             np.ascontiguousarray(array).reshape(-1).view(np.uint8)
         )
     buffer.write(whole.view(NUMPY[dtype]))
-    return buffer.view(GUARD, count), whole
+    return buffer.view(guard, count), whole
 
 
-def run(device, r: Recorded, plan=None, ports: dict | None = None) -> dict[str, np.ndarray]:
+def run(
+    device, r: Recorded, plan=None, ports: dict | None = None, guard: int = GUARD
+) -> dict[str, np.ndarray]:
     """Outputs and written states as arrays; guards and unwritten ports are checked."""
     plan = plan or r.builder.compile()
     contents = {**r.ports, **(ports or {})}
@@ -162,13 +164,13 @@ def run(device, r: Recorded, plan=None, ports: dict | None = None) -> dict[str, 
     for port in plan.ports():
         n = int(np.prod(port.shape))
         bindings[port.name], wholes[port.name] = guarded(
-            device, str(port.dtype), contents.get(port.name), n
+            device, str(port.dtype), contents.get(port.name), n, guard
         )
     assert plan.submit(bindings, scalar_values(r)).wait()
     results = {}
     for port in plan.ports():
         size = NUMPY[str(port.dtype)].itemsize
-        old, edge = wholes[port.name], GUARD * size
+        old, edge = wholes[port.name], guard * size
         whole = bindings[port.name].buffer.read().view(np.uint8)
         changed = np.flatnonzero(whole != old)
         if port.name in r.outputs or port.name in r.written:

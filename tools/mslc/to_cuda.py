@@ -125,6 +125,20 @@ def entry(host, entity, kernel):
     return host, sorted(params), text
 
 
+ENTRY = re.compile(
+    r'extern "C" __global__ void\s+__launch_bounds__\([^()]*\)\s*(\w+)\s*\(([^()]*)\)'
+)
+
+
+def places_of(text, cxx):
+    """{function: places} of a text in CUDA C++: the parameter of place 5 is called b5."""
+    found = ENTRY.findall(preprocess_text(text, cxx, [], LANGUAGE))
+    places = {name: [int(p) for p in re.findall(r"\bb(\d+)\b", params)] for name, params in found}
+    if wrong := [name for name, own in places.items() if own != sorted(own)]:
+        raise SystemExit(f"{wrong[0]}: its parameters are not in the order of their places")
+    return places
+
+
 def translate(name, text, cxx):
     """CUDA C++ of a text whose includes stand in their places, and {function: places}."""
     code = CudaText(tokenize(preprocess_text(text, cxx, ["ACCEL_CUDA=1"], LANGUAGE)))

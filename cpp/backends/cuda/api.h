@@ -57,7 +57,9 @@ enum : int {
   CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT = 16,
   CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR = 75,
   CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR = 76,
+  CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN = 97,
   CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK = 0,
+  CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES = 8,
   CU_JIT_ERROR_LOG_BUFFER = 5,
   CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES = 6,
 };
@@ -97,6 +99,8 @@ enum : unsigned {
   F(ModuleUnload, , (CUmodule))                                                                  \
   F(ModuleGetFunction, , (CUfunction*, CUmodule, const char*))                                   \
   F(FuncGetAttribute, , (int*, int, CUfunction))                                                 \
+  F(FuncSetAttribute, , (CUfunction, int, int))                                                  \
+  F(OccupancyMaxActiveBlocksPerMultiprocessor, , (int*, CUfunction, int, size_t))                \
   F(LaunchKernel, ,                                                                              \
     (CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, \
      void**, void**))                                                                            \

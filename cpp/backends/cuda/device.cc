@@ -54,6 +54,7 @@ class Asking {
     i.limits = {{"alignment", kAlign},
                 {"compute_capability", capability},
                 {"driver", version},
+                {"group_bytes", attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)},
                 {"max_bytes", int64_t(memory)},
                 {"multiprocessors", attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)}};
     return i;
@@ -117,6 +118,7 @@ class CudaDevice : public WorkerDevice {
     l.isa = info().isa;
     l.alignment = kAlign;
     l.max_bytes = core_->max_bytes;
+    l.group_bytes = limit(info(), "group_bytes");
     return l;
   }
   bool wraps() const override { return false; }

@@ -67,7 +67,19 @@ CUmodule Modules::load(int module) {
   return loaded_[module] = made;
 }
 
-Function Modules::get(const std::string& function, uint32_t threads) {
+// With the lock. Launches that are recorded need what was allowed before, so it never shrinks.
+CUresult Modules::make_room(CUfunction function, int bytes) {
+  int& room = room_[function];
+  if (bytes <= room) return CUDA_SUCCESS;
+  const CUresult result =
+      core_.api.FuncSetAttribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, bytes);
+  if (!result) room = bytes;
+  return result;
+}
+
+Function Modules::get(const Launch& launch) {
+  const std::string& function = launch.function;
+  const uint32_t threads = launch.threads;
   const built::CudaFunction& row = row_of(function);
   std::lock_guard<std::mutex> lock(mutex_);
   Function f;
@@ -87,6 +99,8 @@ Function Modules::get(const std::string& function, uint32_t threads) {
   if (uint32_t(most) < threads)
     throw compile_error(file, function + ": a block is at most " + std::to_string(most) +
                                   " threads and must be " + std::to_string(threads));
+  if (launch.group_bytes)
+    refuse(make_room(f.handle, int(launch.group_bytes)), "cuFuncSetAttribute");
   return f;
 }
 

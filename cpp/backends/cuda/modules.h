@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "backends/cuda/core.h"
+#include "ops/opdef.h"
 
 namespace accel::cuda {
 
@@ -28,16 +29,19 @@ class Modules {
  public:
   explicit Modules(Core& core) : core_(core) {}
   ~Modules();
-  // In the context. Throws compile errors with the file and the driver's log.
-  Function get(const std::string& function, uint32_t threads);
+  // In the context, ready for the launch's threads and memory of a group. Throws compile errors
+  // with the file and the driver's log.
+  Function get(const Launch& launch);
 
  private:
   CUmodule load(int module);
+  CUresult make_room(CUfunction function, int bytes);
 
   Core& core_;
   std::mutex mutex_;
   std::shared_ptr<Context> context_;
   std::map<int, CUmodule> loaded_;
+  std::map<CUfunction, int> room_;  // bytes of a group that a launch may give it
 };
 
 }  // namespace accel::cuda

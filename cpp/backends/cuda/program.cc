@@ -93,17 +93,32 @@ void CudaProgram::add_launches(const PlanData& plan, int command) {
   }
   bool first = true;
   for (const Launch& launch : c.launches.list) {
-    const Function function = core_->modules().get(launch.function, launch.threads);
+    const Function function = core_->modules().get(launch);
     Node node = {};
     node.function = function.handle;
     std::copy(std::begin(launch.groups), std::end(launch.groups), node.groups);
+    node.groups[0] = groups_of(launch, function.handle);
     node.threads = launch.threads;
+    node.group_bytes = launch.group_bytes;
     node.command = command;
     node.barrier = first ? c.barrier_before : launch.waits;
     first = false;
     add_arguments(function, c, launch, node, scalars);
     nodes_.push_back(node);
   }
+}
+
+uint32_t CudaProgram::groups_of(const Launch& launch, CUfunction function) {
+  if (!launch.per_unit) return launch.groups[0];
+  int units = 0, fit = 0;
+  const Driver& api = core_->api;
+  check(api.DeviceGetAttribute(&units, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, core_->device),
+        "cuDeviceGetAttribute", *core_);
+  check(api.OccupancyMaxActiveBlocksPerMultiprocessor(&fit, function, int(launch.threads),
+                                                      launch.group_bytes),
+        "cuOccupancyMaxActiveBlocksPerMultiprocessor", *core_);
+  const uint32_t each = std::min(launch.per_unit, uint32_t(std::max(fit, 1)));
+  return std::min(launch.groups[0], each * uint32_t(std::max(units, 1)));
 }
 
 void CudaProgram::add_arguments(const Function& function, const Command& c, const Launch& launch,
@@ -167,6 +182,7 @@ CUDA_KERNEL_NODE_PARAMS_v2 CudaProgram::params_of(const Node& node) {
   p.gridDimZ = node.groups[2];
   p.blockDimX = node.threads;
   p.blockDimY = p.blockDimZ = 1;
+  p.sharedMemBytes = node.group_bytes;
   p.kernelParams = arguments_.data() + node.argument;
   return p;
 }

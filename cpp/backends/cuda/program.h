@@ -30,7 +30,7 @@ class CudaProgram : public Program {
   };
   struct Node {
     CUfunction function;
-    uint32_t groups[3], threads;
+    uint32_t groups[3], threads, group_bytes;
     size_t argument, arguments;  // of arguments_
     CUgraphNode node = nullptr;
     int command;
@@ -58,6 +58,8 @@ class CudaProgram : public Program {
     size_t at;
   };
   void add_launches(const PlanData& plan, int command);
+  // No more groups than fit on the device at once, where the launch says so.
+  uint32_t groups_of(const Launch& launch, CUfunction function);
   void add_arguments(const Function& function, const Command& c, const Launch& launch, Node& node,
                      int64_t scalars);
   void add_check(const PlanData& plan, int command);

@@ -149,10 +149,11 @@ std::optional<Error> CudaProgram::launch_steps(const Execution& e, Stream& strea
       if (auto bad = stream.finish()) return bad;
       if (auto bad = check_command(e, node.command)) return bad;
     }
-    if (auto bad = failed(api.LaunchKernel(node.function, node.groups[0], node.groups[1],
-                                           node.groups[2], node.threads, 1, 1, 0, stream.handle(),
-                                           arguments_.data() + node.argument, nullptr),
-                          "cuLaunchKernel"))
+    if (auto bad =
+            failed(api.LaunchKernel(node.function, node.groups[0], node.groups[1], node.groups[2],
+                                    node.threads, 1, 1, node.group_bytes, stream.handle(),
+                                    arguments_.data() + node.argument, nullptr),
+                   "cuLaunchKernel"))
       return bad;
     if (i + 1 < nodes_.size() && nodes_[i + 1].command == node.command) continue;
     if (auto bad = note()) return bad;

@@ -154,6 +154,10 @@ EXPORT cuDeviceTotalMem_v2(size_t* bytes, CUdevice) {
 EXPORT cuDeviceGetAttribute(int* value, int which, CUdevice) {
   ENTER(cuDeviceGetAttribute, kNothing)
   const int capability = number("FAKECUDA_CAPABILITY", 90);
+  if (which == CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN) {
+    *value = number("FAKECUDA_GROUP_BYTES", 0);
+    return 0;
+  }
   *value = which == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR   ? capability / 10
            : which == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR ? capability % 10
                                                                    : 2;
@@ -318,15 +322,30 @@ EXPORT cuFuncGetAttribute(int* value, int, CUfunction function) {
   *value = int(fake::most_threads(*as<Function>(function)));
   return 0;
 }
+EXPORT cuFuncSetAttribute(CUfunction function, int which, int value) {
+  ENTER(cuFuncSetAttribute)
+  if (which != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES ||
+      value > number("FAKECUDA_GROUP_BYTES", 0))
+    return fake::kInvalidValue;
+  as<Function>(function)->most_shared = unsigned(value);
+  return 0;
+}
+EXPORT cuOccupancyMaxActiveBlocksPerMultiprocessor(int* groups, CUfunction function, int,
+                                                   size_t bytes) {
+  ENTER(cuOccupancyMaxActiveBlocksPerMultiprocessor)
+  if (bytes > as<Function>(function)->most_shared) return fake::kInvalidValue;
+  *groups = int(number("FAKECUDA_GROUP_BYTES", 0) / (bytes + 1024));
+  return 0;
+}
 EXPORT cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
-                      unsigned by, unsigned bz, unsigned, CUstream stream, void** params, void**) {
+                      unsigned by, unsigned bz, unsigned shared, CUstream stream, void** params,
+                      void**) {
   ENTER(cuLaunchKernel)
   KNOWN(streams, stream, cuLaunchKernel)
   const unsigned grid[] = {gx, gy, gz}, block[] = {bx, by, bz};
   fake::enqueue(s, as<Stream>(stream),
-                {[launch = fake::launch_of(as<Function>(function), grid, block, params)] {
-                   fake::run_launch(launch);
-                 },
+                {[launch = fake::launch_of(s, as<Function>(function), grid, block, shared,
+                                           params)] { fake::run_launch(launch); },
                  true});
   return 0;
 }
@@ -434,10 +453,10 @@ GraphNode* add(CUgraph graph, const CUgraphNode* before, size_t n) {
   for (size_t i = 0; i < n; ++i) nodes.back()->before.push_back(as<GraphNode>(before[i]));
   return nodes.back().get();
 }
-fake::Launch launch_of(const CUDA_KERNEL_NODE_PARAMS_v2& p) {
+fake::Launch launch_of(State& s, const CUDA_KERNEL_NODE_PARAMS_v2& p) {
   const unsigned grid[] = {p.gridDimX, p.gridDimY, p.gridDimZ};
   const unsigned block[] = {p.blockDimX, p.blockDimY, p.blockDimZ};
-  return fake::launch_of(as<Function>(p.func), grid, block, p.kernelParams);
+  return fake::launch_of(s, as<Function>(p.func), grid, block, p.sharedMemBytes, p.kernelParams);
 }
 }  // namespace
 
@@ -446,7 +465,7 @@ EXPORT cuGraphAddKernelNode_v2(CUgraphNode* node, CUgraph graph, const CUgraphNo
   ENTER(cuGraphAddKernelNode)
   KNOWN(graphs, graph, cuGraphAddKernelNode)
   GraphNode* made = add(graph, before, n);
-  made->launch = launch_of(*params);
+  made->launch = launch_of(s, *params);
   *node = as<CUgraphNode_st>(made);
   return 0;
 }
@@ -477,7 +496,7 @@ EXPORT cuGraphExecKernelNodeSetParams_v2(CUgraphExec exec, CUgraphNode node,
   ENTER(cuGraphExecKernelNodeSetParams)
   KNOWN(execs, exec, cuGraphExecKernelNodeSetParams)
   auto* e = as<Exec>(exec);
-  e->nodes[e->at.at(as<GraphNode>(node))].launch = launch_of(*params);
+  e->nodes[e->at.at(as<GraphNode>(node))].launch = launch_of(s, *params);
   return 0;
 }
 EXPORT cuGraphLaunch(CUgraphExec exec, CUstream stream) {

@@ -103,7 +103,10 @@ void run(const Launch& launch, const emu::Node& node) {
       s.sticky = code;
       return;
     }
-    s.ran += f.name + "\n";
+    s.ran += f.name;
+    if (launch.shared)
+      s.ran += " " + std::to_string(launch.grid[0]) + " " + std::to_string(launch.shared);
+    s.ran += "\n";
     if (!f.kernel) return;
     pipeline.kernel = f.kernel;
     pipeline.max_threads = f.kernel->max_threads;
@@ -180,9 +183,14 @@ unsigned most_threads(const Function& f) {
   return f.kernel ? f.kernel->max_threads : 1024;
 }
 
-Launch launch_of(const Function* f, const unsigned* grid, const unsigned* block, void** params) {
+Launch launch_of(State& s, const Function* f, const unsigned* grid, const unsigned* block,
+                 unsigned shared, void** params) {
   Launch launch;
   launch.function = f;
+  launch.shared = shared;
+  if (shared > f->most_shared)
+    fault(s, "kernel " + f->name + ": " + std::to_string(shared) + " bytes of a group, and " +
+                 std::to_string(f->most_shared) + " are allowed");
   std::copy(grid, grid + 3, launch.grid);
   std::copy(block, block + 3, launch.block);
   for (size_t i = 0; i < f->params.size(); ++i) {

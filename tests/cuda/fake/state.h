@@ -49,10 +49,11 @@ struct Function {
   std::string name;
   std::vector<Param> params;
   std::shared_ptr<emu::Kernel> kernel;  // null: nothing here can run it
+  unsigned most_shared = 48 << 10;      // bytes that a launch may give a group
 };
 struct Launch {
   const Function* function = nullptr;
-  unsigned grid[3] = {}, block[3] = {};
+  unsigned grid[3] = {}, block[3] = {}, shared = 0;
   std::vector<std::vector<char>> values;  // by parameter
 };
 struct GraphNode {
@@ -142,7 +143,8 @@ double now_ms();
 int load_module(State& s, const char* ptx, Module* out);
 int find_function(State& s, Module* module, const char* name, Function** out);
 unsigned most_threads(const Function& f);
-Launch launch_of(const Function* f, const unsigned* grid, const unsigned* block, void** params);
+Launch launch_of(State& s, const Function* f, const unsigned* grid, const unsigned* block,
+                 unsigned shared, void** params);
 // On a stream's thread, without the lock. What is wrong kills the context.
 void run_launch(const Launch& launch);
 void run_graph(const Exec& exec);
