@@ -99,7 +99,8 @@ if "metal" not in os.environ.get("ACCEL_TEST_DEVICE", ""):
     collect_ignore = [p for p in tests if "from driver import" in p.read_text(encoding="utf-8")]
 # Needs the stand-in of NVIDIA's driver, or a GPU.
 if "cuda" not in os.environ.get("ACCEL_TEST_DEVICE", ""):
-    collect_ignore_glob += ["cuda/test_executor.py", "cuda/test_cuda_steps.py"]
+    needs = ("executor", "cuda_steps", "cuda_model", "cuda_faults")
+    collect_ignore_glob += [f"cuda/test_{name}.py" for name in needs]
 
 
 def pytest_itemcollected(item):

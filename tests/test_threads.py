@@ -1,5 +1,6 @@
 """Threads, signals and forks: no lock is held while waiting, Python is left to its own threads."""
 
+import contextlib
 import gc
 import os
 import signal
@@ -9,7 +10,7 @@ import threading
 import time
 import warnings
 import weakref
-from functools import cache
+from functools import cache, partial
 
 import accel
 import numpy as np
@@ -361,6 +362,32 @@ def test_p26_35_objects_are_collected_in_any_order(order):
             gc.collect()
     gc.collect()
     np.testing.assert_array_equal(given["y"] != 0, np.eye(64) != 0)
+
+
+def test_a_buffer_that_closes_meanwhile_is_read_whole_or_refused():
+    """Whatever the moment: never memory that is gone, never an array that nothing was read into."""
+    device = accel.open_cpu(threads=1)
+    for _ in range(200):
+        buffer = device.buffer(np.full(64, 7, np.uint32))
+        start = threading.Barrier(2)
+
+        def close(buffer=buffer, start=start):
+            start.wait()
+            while not buffer.closed:
+                with contextlib.suppress(accel.BindError):  # in use
+                    buffer.close()
+
+        closing = threading.Thread(target=close)
+        closing.start()
+        start.wait()
+        for call in (buffer.read, partial(buffer.access, np.array), buffer.numpy):
+            try:
+                assert (call() == 7).all()
+            except accel.BindError as e:
+                assert e.code == "lifetime"
+        with contextlib.suppress(accel.BindError):
+            device.queue.write_buffer(buffer, 0, np.full(64, 7, np.uint32)).wait()
+        closing.join()
 
 
 # ---------------------------------------------------------------- fork and exit

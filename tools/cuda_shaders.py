@@ -190,7 +190,8 @@ def forget(cache: Path) -> None:
 
 
 def lowered(ptx: str) -> str:
-    """The text under the lowest version that has its words."""
+    """The text under the lowest version that has its words; hints of newer ones are left out."""
+    ptx = re.sub(r'^\s*\.pragma "used_bytes_mask[^\n]*\n', "", ptx, flags=re.M)
     known = set(WORDS.split())
     used = re.findall(r"^(?:@!?%p\d+ )?([a-z][\w.:]*)", ptx, re.M)
     if not {word for instruction in used for word in instruction.split(".")} <= known:

@@ -178,12 +178,15 @@ BufferPtr buffer_of_array(const DevicePtr& device, py::handle value, const std::
   return buffer;
 }
 
+static Error closed_error(const char* call, const Buffer& buffer) {
+  return bind_error(
+      "lifetime", buffer.label,
+      std::string(call) + ": " + labelled("buffer", buffer.label) + " is closed and must be open");
+}
+
 void require_open(const char* call, const BufferPtr& buffer) {
   buffer->device()->check_alive();
-  if (buffer->closed())
-    throw bind_error("lifetime", buffer->label,
-                     std::string(call) + ": " + labelled("buffer", buffer->label) +
-                         " is closed and must be open");
+  if (buffer->closed()) throw closed_error(call, *buffer);
   // Its bytes are in a kernel's own order: as elements they would be read, or written, wrong.
   if (buffer->layout != "plain")
     throw bind_error("layout", buffer->label,
@@ -194,6 +197,12 @@ void require_open(const char* call, const BufferPtr& buffer) {
 
 void wait_until_unused(const BufferPtr& buffer) {
   buffer->wait_idle(-1, poll_signals);
+}
+
+std::shared_ptr<void> memory_of(const char* call, const BufferPtr& buffer) {
+  std::shared_ptr<void> memory = buffer->memory();
+  if (!memory) throw closed_error(call, *buffer);
+  return memory;
 }
 
 }  // namespace accel::bindings

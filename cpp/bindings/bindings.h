@@ -178,6 +178,9 @@ struct Holding {
 // Copies between host memory and a buffer once the queues that use it are done; without the
 // interpreter lock.
 void wait_until_unused(const BufferPtr& buffer);
+// The bytes, held; throws lifetime where another thread has closed the buffer since it was looked
+// at.
+std::shared_ptr<void> memory_of(const char* call, const BufferPtr& buffer);
 
 // ---------------------------------------------------------------- fences
 struct PyFence {

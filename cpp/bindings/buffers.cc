@@ -31,8 +31,8 @@ void write(const BufferPtr& b, py::object array) {
         "write: " + labelled("buffer", b->label) + " wraps read-only memory and must be writable");
   unlocked([&] {
     wait_until_unused(b);
-    const std::shared_ptr<void> memory = b->memory();
-    if (memory) b->device()->copy_in(b->address(), a.data, b->bytes());
+    const std::shared_ptr<void> memory = memory_of("write", b);
+    b->device()->copy_in(memory.get(), a.data, b->bytes());
   });
 }
 
@@ -41,13 +41,22 @@ py::object access(const BufferPtr& b, py::object fn) {
   if (!PyCallable_Check(fn.ptr())) wrong_type({"access", "fn"}, fn, "callable");
   unlocked([&] { wait_until_unused(b); });
   const Holding mapped(b, Holding::thread);
+  const std::shared_ptr<void> memory = memory_of("access", b);
   if (b->host()) return fn(array_over(b));
-  const std::shared_ptr<void> memory = b->memory();
   py::array array = empty_array(b->dtype, b->count);
   void* const data = py::detail::array_proxy(array.ptr())->data;
   unlocked([&] { b->device()->copy_out(data, memory.get(), b->bytes()); });
-  py::object result = fn(array);
-  if (b->writable) unlocked([&] { b->device()->copy_in(memory.get(), data, b->bytes()); });
+  const auto take_back = [&] {
+    if (b->writable) unlocked([&] { b->device()->copy_in(memory.get(), data, b->bytes()); });
+  };
+  py::object result;
+  try {
+    result = fn(array);
+  } catch (...) {
+    take_back();  // what was written before stands, as where the host sees the memory
+    throw;
+  }
+  take_back();
   return result;
 }
 
@@ -148,8 +157,8 @@ py::object read_into(const char* call, const BufferPtr& b, const py::object& out
   }
   unlocked([&] {
     wait_until_unused(b);
-    const std::shared_ptr<void> memory = b->memory();
-    if (memory) b->device()->copy_out(a.data, b->address(), b->bytes());
+    const std::shared_ptr<void> memory = memory_of(call, b);
+    b->device()->copy_out(a.data, memory.get(), b->bytes());
   });
   return a.array;
 }

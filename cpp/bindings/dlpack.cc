@@ -186,7 +186,7 @@ struct Export {
 
 void fill(DlTensor& t, const BufferPtr& buffer, Export* e) {
   const DlpackPlace place = buffer->device()->dlpack_place();
-  t.data = buffer->address();
+  t.data = e->memory.get();
   t.device = {place.type, place.id};
   t.ndim = 1;
   t.dtype = type_of(buffer->dtype);
@@ -212,8 +212,9 @@ void free_capsule(PyObject* capsule) {
 }
 
 template <class M>
-py::capsule make_capsule(M* m, const BufferPtr& buffer, const char* name) {
-  auto* e = new Export{buffer->memory(), {buffer->count}};
+py::capsule make_capsule(M* m, const BufferPtr& buffer, std::shared_ptr<void> memory,
+                         const char* name) {
+  auto* e = new Export{std::move(memory), {buffer->count}};
   m->context = e;
   m->deleter = free_export<M>;
   fill(m->tensor, buffer, e);
@@ -288,17 +289,18 @@ py::capsule dlpack_of(const BufferPtr& buffer, py::handle max_version, py::handl
     throw py::buffer_error(
         "__dlpack__: copy is True and must be None or False; "
         "buffer.read() makes a copy");
+  std::shared_ptr<void> memory = memory_of("__dlpack__", buffer);
   const bool versioned =
       !max_version.is_none() && pair_arg({"__dlpack__", "max_version"}, max_version).first >= 1;
   if (versioned) {
     auto* m = new DlVersioned{1, 0, nullptr, nullptr, buffer->writable ? 0 : kReadOnly, {}};
-    return make_capsule(m, buffer, kVersionedName);
+    return make_capsule(m, buffer, std::move(memory), kVersionedName);
   }
   if (!buffer->writable)
     throw py::buffer_error(
         "__dlpack__: the buffer is read only, which DLPack before 1.0 cannot say; "
         "ask with max_version=(1, 0)");
-  return make_capsule(new DlManaged{}, buffer, kPlainName);
+  return make_capsule(new DlManaged{}, buffer, std::move(memory), kPlainName);
 }
 
 }  // namespace accel::bindings

@@ -67,8 +67,8 @@ PyFence write_buffer(Queue& q, py::object buffer, py::object offset, py::object 
       std::shared_ptr<Holding> holding;
       std::shared_ptr<void> memory;
     };
-    auto keep = std::make_shared<Keep>(Keep{holding, w.buffer->memory()});
-    char* const to = static_cast<char*>(w.buffer->address()) + w.begin;
+    auto keep = std::make_shared<Keep>(Keep{holding, memory_of("write_buffer", w.buffer)});
+    char* const to = static_cast<char*>(keep->memory.get()) + w.begin;
     return q.write(to, std::move(w.data), std::move(keep));
   }));
 }

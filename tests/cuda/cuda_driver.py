@@ -4,12 +4,13 @@ import contextlib
 import ctypes
 import gc
 import os
+import time
 from functools import cache
 
 import accel
 import pytest
 
-OUT_OF_MEMORY, ILLEGAL_ADDRESS, INVALID_VALUE = 2, 700, 1
+OUT_OF_MEMORY, ILLEGAL_ADDRESS, INVALID_VALUE, INVALID_CONTEXT = 2, 700, 1, 201
 
 
 @cache
@@ -65,6 +66,14 @@ def live() -> dict[str, int]:
     accel.enumerate_devices()  # a call from Python drops what submissions held
     lines = library().fakecuda_live_text().decode().splitlines()
     return {name: int(n) for name, n in (line.rsplit(" ", 1) for line in lines)}
+
+
+def until(condition, seconds=20.0):
+    """Waits for what another thread is about to do."""
+    end = time.monotonic() + seconds
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.001)
+    assert condition()
 
 
 @contextlib.contextmanager

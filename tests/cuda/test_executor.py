@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 
 import accel
 import numpy as np
@@ -24,6 +23,7 @@ from cuda_driver import (  # noqa: F401
     live,
     no_faults,
     nothing_fails,
+    until,
 )
 
 library()
@@ -65,14 +65,6 @@ def expected(arrays, times=2):
 
 def bits(array):
     return np.asarray(array).reshape(-1).view(np.uint32).tolist()
-
-
-def until(condition, seconds=20.0):
-    """Waits for what another thread is about to do."""
-    end = time.monotonic() + seconds
-    while not condition() and time.monotonic() < end:
-        time.sleep(0.001)
-    assert condition()
 
 
 @pytest.fixture
@@ -309,6 +301,8 @@ def test_each_call_of_the_driver_fails_once(code, form, tmp_path):
         if what == "cuCtxPushCurrent":
             # What could not be entered to be freed ends with the context.
             library().fakecuda_clear_faults()
+        faults = library().fakecuda_fault_text().decode()
+        assert not faults, f"call {nth}, {what}: {faults}"
     assert last > 100, "the scenario has fewer calls than it should"
     assert len(met) > 25, sorted(met)
 

@@ -123,6 +123,7 @@ def operators_of(text_file: str) -> tuple[tuple[str, bool], ...]:
 
 # Barriers that no row needs, by their number in the file, and what orders the same memory.
 SPARE = {
+    ("rms_norm.metal", 1): "between stretches of a row; the row tried first has one",
     ("softmax.metal", 6): "a fold leaves its slots to the next one; behind the last there is none",
     ("attention_rows.metal", 3): "each tile of values has two, and there is always one tile",
     ("attention_rows.metal", 9): "the last tile of values ends with one",

@@ -93,8 +93,16 @@ Pinned Core::pin(int64_t bytes) {
   const Current current(*held);
   check(current.result, "cuCtxPushCurrent", *this);
   void* memory = nullptr;
-  check(api.MemHostAlloc(&memory, size_t(bytes), CU_MEMHOSTALLOC_PORTABLE), "cuMemHostAlloc",
-        *this);
+  const CUresult result = api.MemHostAlloc(&memory, size_t(bytes), CU_MEMHOSTALLOC_PORTABLE);
+  if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+    const int64_t free = memory_available(), total = memory_total();
+    throw capacity_error("out_of_memory",
+                         "pinned memory of the host for copies is " + std::to_string(bytes) +
+                             " bytes, which the driver refused; " + std::to_string(free) +
+                             " bytes of the host are available of " + std::to_string(total),
+                         bytes, free, total);
+  }
+  check(result, "cuMemHostAlloc", *this);
   return {memory, FreePinned{held}};
 }
 

@@ -1,4 +1,5 @@
 #include <dlfcn.h>
+#include <unistd.h>
 
 #include <mutex>
 
@@ -20,7 +21,8 @@ static bool load(Driver& api, Absence& absence) {
   const auto find = [&](auto& function, const char* name) {
     function = reinterpret_cast<std::decay_t<decltype(function)>>(dlsym(library, name));
     if (!function && absence.why.empty())
-      absence = {"load", std::string(kLibrary) + " lacks " + name + ": the driver is too old"};
+      absence = {"load", std::string(kLibrary) + " lacks " + name +
+                             ": the driver is too old and must be of CUDA 12.0 or newer"};
   };
 #define ACCEL_CUDA_FIND(name, suffix, parameters) find(api.name, "cu" #name #suffix);
   ACCEL_CUDA_FUNCTIONS(ACCEL_CUDA_FIND)
@@ -31,7 +33,14 @@ static bool load(Driver& api, Absence& absence) {
 const Driver* driver(Absence* absence) {
   static std::mutex* mutex = new std::mutex;
   static Driver* loaded = nullptr;
+  static pid_t process = 0;  // that initialised it
   std::lock_guard<std::mutex> lock(*mutex);
+  if (loaded && process != getpid()) {
+    *absence = {"init",
+                "the driver was initialised by the process that this one was forked from and does "
+                "not survive a fork; start workers with spawn instead of fork"};
+    return nullptr;
+  }
   if (loaded) return loaded;
   Driver api = {};
   *absence = {};
@@ -40,6 +49,7 @@ const Driver* driver(Absence* absence) {
     *absence = {"init", "cuInit gave " + text_of(api, result)};
     return nullptr;
   }
+  process = getpid();
   return loaded = new Driver(api);
 }
 

@@ -6,6 +6,8 @@ bool is_sticky(CUresult result) {
   switch (result) {
     case CUDA_ERROR_DEINITIALIZED:
     case CUDA_ERROR_DEVICE_UNAVAILABLE:
+    // Each call enters a context that it holds: somebody else has destroyed it.
+    case CUDA_ERROR_INVALID_CONTEXT:
     case CUDA_ERROR_ECC_UNCORRECTABLE:
     case CUDA_ERROR_NVLINK_UNCORRECTABLE:
     case CUDA_ERROR_CONTAINED:

@@ -51,8 +51,7 @@ Modules::~Modules() {
 
 // With the lock.
 CUmodule Modules::load(int module) {
-  CUmodule& handle = loaded_[module];
-  if (handle) return handle;
+  if (const auto at = loaded_.find(module); at != loaded_.end()) return at->second;
   context_ = core_.context();
   std::string log(8192, '\0');
   int options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
@@ -65,7 +64,7 @@ CUmodule Modules::load(int module) {
   if (result)
     throw compile_error(built::kModules[module].name,
                         text_of(core_.api, result) + "\n" + log.c_str());
-  return handle = made;
+  return loaded_[module] = made;
 }
 
 // With the lock. Launches that are recorded need what was allowed before, so it never shrinks.

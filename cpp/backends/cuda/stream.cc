@@ -24,7 +24,6 @@ struct Stream::State {
   std::mutex mutex;
   std::deque<Ending> endings;
   std::vector<CUevent> unused;
-  std::thread::id thread_id;
   std::atomic<uint32_t> arrived{0};
   std::atomic<bool> stop{false};
   Event event;
@@ -82,7 +81,6 @@ std::optional<Error> Stream::finish(State& s) {
 }
 
 void Stream::settle(State& s) {
-  if (s.core->lost()) return;
   if (const auto error = finish(s))
     s.core->lose(std::string("because nothing says when its work ends: ") + error->what());
 }
@@ -175,12 +173,20 @@ CudaQueue::CudaQueue(DevicePtr device, std::shared_ptr<Worker> worker, std::shar
 static constexpr size_t kMostStaged = size_t(1) << 20;
 static constexpr size_t kLeastStaged = 4096;
 
+void CudaQueue::Free::keep(size_t size, Pinned memory) {
+  std::lock_guard<std::mutex> lock(mutex);
+  if (size > kMost - bytes) return;  // the block goes back after the lock
+  blocks.emplace(size, std::move(memory));
+  bytes += size;
+}
+
 Pinned CudaQueue::staging(size_t bytes) {
   {
     std::lock_guard<std::mutex> lock(free_->mutex);
     if (const auto at = free_->blocks.find(bytes); at != free_->blocks.end()) {
       Pinned found = std::move(at->second);
       free_->blocks.erase(at);
+      free_->bytes -= bytes;
       return found;
     }
   }
@@ -208,10 +214,7 @@ FencePtr CudaQueue::write(void* to, std::vector<char> data, std::shared_ptr<void
         // The memory is used again when the copy is over; whatever happens, not before.
         stream->end(mark,
                     [free = free_, memory, size, done = later.take()](std::optional<Error> error) {
-                      {
-                        std::lock_guard<std::mutex> lock(free->mutex);
-                        free->blocks.emplace(size, memory);
-                      }
+                      free->keep(size, memory);
                       done(std::move(error));
                     });
         return std::nullopt;

@@ -50,10 +50,13 @@ class CudaQueue : public WorkerQueue {
   Pinned staging(size_t bytes);
 
   const std::shared_ptr<Core> core_;
-  // Blocks of pinned memory that no copy uses, by their size.
+  // Blocks of pinned memory that no copy uses, by their size; those beyond kMost bytes go back.
   struct Free {
+    static constexpr size_t kMost = size_t(16) << 20;
+    void keep(size_t size, Pinned memory);
     std::mutex mutex;
     std::multimap<size_t, Pinned> blocks;
+    size_t bytes = 0;
   };
   const std::shared_ptr<Free> free_ = std::make_shared<Free>();
 };

@@ -8,7 +8,8 @@
 
 namespace accel::cuda {
 
-// One copy: the lock, the context, the stream. Where it throws, what was queued ends first.
+// One copy: the lock, the context, the stream. Where it throws, what was queued ends first; where
+// nothing says that it has, the device is lost, since the pieces may still be read and written.
 class Transfer::Use {
  public:
   explicit Use(Transfer& of)
@@ -17,15 +18,21 @@ class Transfer::Use {
     of_.prepare();
   }
   ~Use() {
-    if (!over_ && of_.stream_) of_.core_.api.StreamSynchronize(of_.stream_);
+    if (!over_) settle();
     for (Slot& slot : of_.slots_) slot.busy = false;
   }
   void finish() {
-    over_ = true;
     check(of_.core_.api.StreamSynchronize(of_.stream_), "cuStreamSynchronize", of_.core_);
+    over_ = true;
   }
 
  private:
+  void settle() {
+    if (const CUresult result = of_.core_.api.StreamSynchronize(of_.stream_))
+      of_.core_.lose(std::string("because nothing says when its copies end: ") +
+                     error_of(result, "cuStreamSynchronize", of_.core_).what());
+  }
+
   Transfer& of_;
   std::lock_guard<std::mutex> lock_;
   std::shared_ptr<Context> context_;

@@ -36,9 +36,9 @@ class Cell:
     """A small buffer that the host fills before a step and reads after one: in place where the
     host sees the device's memory, else by a write on the queue and by a copy."""
 
-    def __init__(self, device, name: str, dtype, count: int):
+    def __init__(self, device, writes: list, name: str, dtype, count: int):
         self.buffer = device.new_buffer(dtype, count, name)
-        self._queue = device.queue
+        self._queue, self._writes = device.queue, writes
         self._view = self.buffer.numpy()
         self._type = self._view.dtype
         if self.buffer.__dlpack_device__()[0] != _HOST:
@@ -48,7 +48,8 @@ class Cell:
         if self._view is not None:
             self._view[at : at + len(values)] = values
         elif len(values):
-            self._queue.write_buffer(self.buffer, at, np.array(values, self._type))
+            values = np.array(values, self._type)
+            self._writes.append(self._queue.write_buffer(self.buffer, at, values))
 
     def get(self) -> np.ndarray:
         """The contents, once the steps that use them are over; valid until the next step."""
@@ -57,6 +58,20 @@ class Cell:
     def close(self) -> None:
         self._view = self._queue = None
         self.buffer.close()
+
+
+class Submitted:
+    """A step, and the writes on the queue that it reads: it fails where one of them did."""
+
+    def __init__(self, fence, writes: list):
+        self.fence, self.writes = fence, writes
+
+    def wait(self) -> None:
+        try:
+            self.fence.wait()
+        finally:
+            for write in self.writes:
+                write.wait()
 
 
 @dataclass
@@ -96,16 +111,17 @@ class Engine:
         self.plans: dict[str, object] = {}
         self._ready: dict[Step, Ready] = {}
         self._every: Cell | None = None
+        self._writes: list = []  # of the host, whose errors the next step has
         self._specs = model.states(kv)
         self.states = {
             name: device.new_buffer(spec.dtype, math.prod(spec.shape), name)
             for name, spec in self._specs.items()
         }
         self._scalars = {**model.scalars(), "base": 0}
-        self.logits = Cell(device, "logits", accel.F32, self.config.vocab)
-        self.logprob = Cell(device, "logprob", accel.F32, 1)
+        self.logits = self.cell("logits", accel.F32, self.config.vocab)
+        self.logprob = self.cell("logprob", accel.F32, 1)
         # Two token buffers in turn: a step reads one and writes the other.
-        self.token = [Cell(device, f"token_{i}", accel.U32, 1) for i in (0, 1)]
+        self.token = [self.cell(f"token_{i}", accel.U32, 1) for i in (0, 1)]
         self._decode = self._prepare_decode()
         # A model without attention has no such ports.
         self._positions = self._decode.cells.get("positions")
@@ -119,12 +135,22 @@ class Engine:
     def kv_bytes(self) -> int:
         return sum(buffer.bytes for buffer in self.states.values())
 
+    def cell(self, name: str, dtype, count: int) -> Cell:
+        return Cell(self.device, self._writes, name, dtype, count)
+
+    def submit(self, plan, bound, after: Sequence[Submitted] = ()) -> Submitted:
+        """The end of what is returned is that of every write since the last one, too."""
+        writes = [*self._writes, *(write for step in after for write in step.writes)]
+        self._writes.clear()
+        return Submitted(plan.submit(bound, after=[step.fence for step in after]), writes)
+
     def start(self) -> None:
         """Begins a sequence: states that are read before they are written become zero."""
         for name, spec in self._specs.items():
             if spec.zero:
                 buffer = self.states[name]
-                self.device.queue.write_buffer(buffer, 0, np.zeros(buffer.count, np.float32))
+                zeros = np.zeros(buffer.count, np.float32)
+                self._writes.append(self.device.queue.write_buffer(buffer, 0, zeros))
 
     # ------------------------------------------------------------------ plans
     def ready(self, step: Step) -> Ready:
@@ -151,7 +177,7 @@ class Engine:
         for port in ready.plan.ports():
             if port.name not in known:
                 count = math.prod(port.shape)
-                cell = Cell(self.device, port.name, port.dtype, count)
+                cell = self.cell(port.name, port.dtype, count)
                 ready.cells[port.name], ready.ports[port.name] = cell, cell.buffer
             else:
                 ready.ports[port.name] = known[port.name]
@@ -178,7 +204,7 @@ class Engine:
         """One buffer for every bucket: a plan takes the part of it that it needs."""
         if self._every is None:
             count = BUCKETS[-1] * self.config.vocab
-            self._every = Cell(self.device, "all_logits", accel.F32, count)
+            self._every = self.cell("all_logits", accel.F32, count)
         return self._every
 
     def _prepare_decode(self) -> Ready:
@@ -192,13 +218,13 @@ class Engine:
         return self._prepare(FIRST[0], given, bind)
 
     # ------------------------------------------------------------------ steps
-    def decode(self, slot: int, position: int):
+    def decode(self, slot: int, position: int) -> Submitted:
         """Submits one step over the token in token[slot]; the next one goes to the other buffer."""
         if self._positions is not None:
             self._positions.put((position,))
         if self._length is not None:
             self._length.put((position + 1,))
-        return self._decode.plan.submit(self._decode.bound[slot])
+        return self.submit(self._decode.plan, self._decode.bound[slot])
 
     def prefill(self, ids: Sequence[int], cuts: Sequence[int] | None = None) -> None:
         """Runs ids from position 0: then logits are the last row's and token[0] its argmax."""
@@ -238,7 +264,7 @@ class Engine:
                 cells[name].put([value])
         if "base" in ready.scalars:
             ready.bound.scalars["base"] = base
-        ready.plan.submit(ready.bound).wait()
+        self.submit(ready.plan, ready.bound).wait()
 
     def close(self) -> None:
         self._positions, self._length = None, None

@@ -8,7 +8,7 @@ from __future__ import annotations
 import accel
 from accel import tensor
 
-from .engine import Cell, Engine
+from .engine import Engine, Submitted
 from .models.decoder import logprob
 
 PREFIX = "sampling"
@@ -22,6 +22,7 @@ class Sampler:
     """
 
     def __init__(self, engine: Engine, options):
+        self._engine = engine
         self._capacity, vocab = engine.config.context, engine.config.vocab
         b = engine.runtime.new_builder("sample")
         logits = b.input("logits", accel.F32, [vocab])
@@ -33,11 +34,11 @@ class Sampler:
         self._draw = self._history = self._counts = None
         draws = history = counts = None
         if not options.greedy():
-            self._draw = Cell(engine.device, "draws", accel.F32, 1)
+            self._draw = engine.cell("draws", accel.F32, 1)
             draws, ports["draws"] = b.input("draws", accel.F32, [1]), self._draw.buffer
         if options.penalised():
-            self._history = Cell(engine.device, "history", accel.U32, self._capacity)
-            self._counts = Cell(engine.device, "counts", accel.U32, vocab)
+            self._history = engine.cell("history", accel.U32, self._capacity)
+            self._counts = engine.cell("counts", accel.U32, vocab)
             history = b.state("history", accel.U32, [self._capacity])
             counts = b.state("counts", accel.U32, [vocab])
             ports |= {"history": self._history.buffer, "counts": self._counts.buffer}
@@ -63,11 +64,11 @@ class Sampler:
         if self._history is not None:
             self._bound.scalars[f"{PREFIX}.n"] = self._seen
 
-    def submit(self, after=()):
+    def submit(self, after=()) -> Submitted:
         """Draws token number `seen` of the sequence."""
         if self._draw is not None:
             self._draw.put((self._stream.draw(self._seen),))
-        return self.plan.submit(self._bound, after=after)
+        return self._engine.submit(self.plan, self._bound, after)
 
     def close(self) -> None:
         self.plan.close()

@@ -36,8 +36,14 @@ std::shared_ptr<emu::Program> program_of(int file) {
 }
 
 std::shared_ptr<emu::Kernel> kernel_of(const std::string& name, std::string& error) {
-  for (const auto& f : built::kFunctions)
-    if (name == f.name) return emu::Kernel::make(program_of(f.file), name, nullptr, error);
+  for (const auto& f : built::kFunctions) {
+    if (name != f.name) continue;
+    auto kernel = emu::Kernel::make(program_of(f.file), name, nullptr, error);
+    // Metal's constant memory begins at multiples of 256; here it is memory like any other.
+    if (kernel)
+      for (emu::Argument& a : kernel->arguments) a.constant_space = false;
+    return kernel;
+  }
   return nullptr;  // of the GPU alone
 }
 
