@@ -136,6 +136,11 @@ def told_apart(rows: np.ndarray) -> None:
 
 
 @BLOCKS
+def plain_name(kernel: str) -> str:
+    """Of a kernel that CUDA has for the rows of another one, which reads ahead."""
+    return kernel.removesuffix("_staged")
+
+
 def test_p26_18_paged_equals_contiguous(make, block, rng):
     s = make()
     whole = s.prefill(0, 0, 290)
@@ -355,7 +360,7 @@ def test_p26_41_narrow_operands_are_rounded_first(isa, rng):
     plain = s.prefill(0, 0, 200)
     s.options = {"operands": "f16"}
     narrow = s.prefill(0, 0, 200)
-    assert s.kernels == ["attention_f16_narrow"]
+    assert [plain_name(name) for name in s.kernels] == ["attention_f16_narrow"]
     assert (narrow != plain).any()
     s.q[0] = s.q[0].astype(np.float16).astype(np.float32)
     equal_bits(s.prefill(0, 0, 200), narrow, "q rounded before")
@@ -389,7 +394,7 @@ def test_the_reason_names_form_positions_and_blocks(runtime):
     b.output("b", T.attention(flat, k, v, query_extents=extents, operands="f16", **options))
     base = b.scalar("base", T.ScalarKind.U32)
     b.output("c", T.attention(flat, k, v, lengths=one, scale_name=scale, base_name=base))
-    reasons = {s.kernel: s.reason for s in b.compile().selections()}
+    reasons = {plain_name(s.kernel): s.reason for s in b.compile().selections()}
     first = next(s for s in b.compile().selections() if s.op == "attention")
     assert "batched, pages of 16, 144 positions in 2 blocks" in first.reason
     assert "ragged, pages of 16, 144 positions in 2 blocks" in reasons["attention_f16_narrow"]
