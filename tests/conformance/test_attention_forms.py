@@ -135,12 +135,12 @@ def told_apart(rows: np.ndarray) -> None:
     assert len(np.unique(rows.reshape(len(rows), -1), axis=0)) == len(rows)
 
 
-@BLOCKS
 def plain_name(kernel: str) -> str:
     """Of a kernel that CUDA has for the rows of another one, which reads ahead."""
     return kernel.removesuffix("_staged")
 
 
+@BLOCKS
 def test_p26_18_paged_equals_contiguous(make, block, rng):
     s = make()
     whole = s.prefill(0, 0, 290)
