@@ -44,6 +44,7 @@ HEAD = re.compile(
     r"\.version \d+\.\d+\n\.target \w+\n\.address_size 64\n"
     r"(\.extern \.shared \.align \d+ \.b8 \w+\[\];\n)*"
 )
+HINT = re.compile(r'^\.pragma "used_bytes_mask [^"]*";\n', re.M)  # for tools; of a later version
 GIVEN = re.compile(r"\.extern \.shared .* (\w+)\[\];\n")
 # The first version of PTX that knows sm_80, read by every driver since that of CUDA 11.0, and the
 # words of its instructions; text with other words keeps the version that NVRTC wrote.
@@ -190,8 +191,8 @@ def forget(cache: Path) -> None:
 
 
 def lowered(ptx: str) -> str:
-    """The text under the lowest version that has its words; hints of newer ones are left out."""
-    ptx = re.sub(r'^\s*\.pragma "used_bytes_mask[^\n]*\n', "", ptx, flags=re.M)
+    """The text under the lowest version that has its words."""
+    ptx = HINT.sub("", ptx)
     known = set(WORDS.split())
     used = re.findall(r"^(?:@!?%p\d+ )?([a-z][\w.:]*)", ptx, re.M)
     if not {word for instruction in used for word in instruction.split(".")} <= known:

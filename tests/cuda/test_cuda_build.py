@@ -75,6 +75,8 @@ PTX = """//
 
 def test_ptx_with_later_words_keeps_its_version():
     assert cuda_shaders.split("x", PTX % "ret;")["f"].startswith(".version 7.0\n")
+    hint = '.pragma "used_bytes_mask 0xfff";\nret;'
+    assert "pragma" not in cuda_shaders.split("x", PTX % hint)["f"]
     later = cuda_shaders.split("x", PTX % "ld.global.L1::evict_last.f32 %f1, [%rd1];")
     assert later["f"].startswith(".version 8.8\n")
 
