@@ -253,9 +253,12 @@ static std::vector<KernelRow> kernels() {
   for (auto of = first; of != all.end(); ++of) {
     if (std::string_view(of->kernel) == "attention_f32") continue;  // no gain: twice the bytes
     KernelRow row = *of;
-    row.kernel = std::string_view(of->kernel) == "attention_f16" ? "attention_f16_staged"
-                                                                 : "attention_f16_narrow_staged";
-    row.reason = "blocks of 128 positions in order; of few rows each is staged whole";
+    const bool narrow = std::string_view(of->kernel) != "attention_f16";
+    row.kernel = narrow ? "attention_f16_narrow_staged" : "attention_f16_staged";
+    row.reason = narrow ? "blocks of 128 positions in order, q and weights rounded to f16; of few "
+                          "rows each is staged whole"
+                        : "blocks of 128 positions in order, f16 widened exactly; of few rows each "
+                          "is staged whole";
     row.needs = needs_staged;
     row.launches = launch_staged;
     made.push_back(row);
