@@ -196,8 +196,8 @@ def int4_onnx(threads: int, x: np.ndarray, parts, count: int, level: int):
     nodes, initializers, outputs = [], [], []
     for i in range(count):
         initializers += [
-            numpy_helper.from_array(packed, f"b{i}"),
-            numpy_helper.from_array(scales.astype(np.float32).reshape(-1), f"s{i}"),
+            numpy_helper.from_array(np.roll(packed, i, 0), f"b{i}"),
+            numpy_helper.from_array(np.roll(scales, i, 0).astype(np.float32).reshape(-1), f"s{i}"),
         ]
         nodes.append(
             helper.make_node(
