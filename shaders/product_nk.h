@@ -94,7 +94,7 @@ static inline uint add_steps(thread Lanes<R, C>& a, thread const Row* row,
 // R rows of x by C columns a quad: the weight passes from memory through registers, read once for R
 // rows.
 template <class X, class S, uint R, uint C, bool Grouped>
-kernel GROUPS(kNkThreads, R == 1 ? 16 : 8) void nk_few(PRODUCT_OPERANDS, PRODUCT_PLACE) {
+kernel GROUPS(kNkThreads, R == 1 ? 16 : 6) void nk_few(PRODUCT_OPERANDS, PRODUCT_PLACE) {
   threadgroup float4 room[FEW_FLOATS / 4];
   const Part part = part_of<Grouped>(p, segments, group.x, R);
   const uint n0 = group.y * FEW_QUADS * C, K = p.K;

@@ -171,9 +171,8 @@ def test_machine_code_for_sm_90a_keeps_to_the_registers():
     for name, code in codes.items():
         assert code.registers >= 8 and code.registers * table()[name].threads <= 65536, (name, code)
         assert code.shared <= 48 * 1024, (name, code)
-        # The price of the groups that a processor is to hold; none in what a step needs. Rows
-        # whose groups straddle (`_any_`) decode each element on its own.
-        assert code.frame <= (128 if "_any_" in name else 64), (name, code)
+        # The price of the groups that a processor is to hold; none in what a model's step needs.
+        assert code.frame <= 64, (name, code)
     hot = {*HOT, *(name for name, kernel in table().items() if kernel.file.startswith("cuda/"))}
     assert len(hot) > 60 and [name for name in hot if codes[name].frame] == []
     assert codes["attention_f32_split"].shared >= 4 * 256 * 4
