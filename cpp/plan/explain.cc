@@ -1,4 +1,6 @@
 // explain: the plan as text. The same plan gives the same text; works after any pass.
+#include <algorithm>
+
 #include "plan/passes.h"
 
 namespace accel {
@@ -84,20 +86,29 @@ static const Selection* entry_of(const PlanData& p, const Step& step, int copies
   return nullptr;
 }
 
+static bool starts_together(const PlanData& p, size_t s) {
+  return s > 0 && s < p.commands.size() && p.commands[s].dispatch == p.commands[s - 1].dispatch;
+}
+static bool is_combined(const PlanData& p, size_t s) {
+  return std::any_of(p.combined.begin(), p.combined.end(), [&](const Combined& c) {
+    return c.first < int(s) && int(s) <= c.last;
+  });
+}
+
 static std::string steps_text(const PlanData& p) {
-  std::string text = p.limits.fuse
-                         ? "steps, | marks a barrier, + what starts with the step before:\n"
-                         : "steps, | marks a barrier:\n";
+  std::string text = "steps, | marks a barrier";
+  if (p.limits.fuse)
+    text += p.limits.backend == Backend::cpu ? ", + what starts with the step before"
+                                             : ", & what one launch does with the step before";
+  text += ":\n";
   int node = 0, copies = 0;
   for (size_t s = 0; s < p.steps.size(); ++s) {
     const Step& step = p.steps[s];
     if (step.node != node) node = step.node, copies = 0;
     const Selection* entry = entry_of(p, step, copies);
     copies += is_copy(step);
-    const bool together =
-        s > 0 && s < p.commands.size() && p.commands[s].dispatch == p.commands[s - 1].dispatch;
-    text += std::string(step.barrier_before ? "  |" : "   ") + (together ? "+" : " ") +
-            std::to_string(s) + " ";
+    const char* mark = is_combined(p, s) ? "&" : starts_together(p, s) ? "+" : " ";
+    text += (step.barrier_before ? "  |" : "   ") + std::string(mark) + std::to_string(s) + " ";
     if (entry) text += selection_text(*entry);
     text += operands_text(p, step);
   }
@@ -115,7 +126,9 @@ std::string explain(const PlanData& p) {
       "plan " + (p.label.empty() ? "without a label" : p.label) + ": " + name_of(p.limits.backend) +
       " " + p.limits.isa + ", " + std::to_string(p.graph.nodes.size()) + " nodes, " +
       std::to_string(p.steps.size()) + " steps, " + std::to_string(barriers) + " barriers";
-  if (p.limits.fuse && !p.commands.empty())
+  if (!p.combined.empty())
+    text += ", " + std::to_string(p.combined.size()) + " runs of steps in one launch each";
+  if (p.limits.fuse && p.limits.backend == Backend::cpu && !p.commands.empty())
     text += ", " + std::to_string(p.commands.back().dispatch + 1) + " dispatches";
   text += "\n";
   text += planner::memory_text(p) + planner::ports_text(p) + planner::steps_text(p);

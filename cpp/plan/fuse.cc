@@ -105,7 +105,7 @@ static void tell(PlanData& p) {
 
 void fuse(PlanData& p) {
   for (Step& step : p.steps) step.group = -1;
-  if (!p.limits.fuse) return;
+  if (!p.limits.fuse || p.limits.backend != Backend::cpu) return;
   const ValueIndex index(p);
   const std::vector<int> writers = writers_of(p);
   for (int s = 0; s < int(p.steps.size()); ++s) {
@@ -118,6 +118,7 @@ void fuse(PlanData& p) {
 
 // From the graph: a group is a run of steps from its first on, and its products see nothing of it.
 void verify_fuse(const PlanData& p) {
+  if (p.limits.backend != Backend::cpu) return;
   const ValueIndex index(p);
   for (int s = 0; s < int(p.steps.size()); ++s) {
     const Step& step = p.steps[size_t(s)];
@@ -142,6 +143,7 @@ void verify_fuse(const PlanData& p) {
 }
 
 void verify_fused_places(const PlanData& p) {
+  if (p.limits.backend != Backend::cpu) return;
   const std::vector<Touches> steps = memory_touches(p);
   for (int s = 0; s < int(p.steps.size()); ++s)
     for (int t = p.steps[size_t(s)].group; t >= 0 && t < s; ++t)

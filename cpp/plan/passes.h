@@ -39,6 +39,14 @@ void verify_fuse(const PlanData& p);
 // but for the very elements of a result.
 void verify_fused_places(const PlanData& p);
 
+// combine: groups of steps that one launch of CUDA does; of which a line is added to the
+// selections. Nothing without Limits::fuse.
+void combine(PlanData& p);
+void verify_combine(const PlanData& p);
+// Held to the bytes, when places are known: steps of a run share none but those of a value that one
+// hands to another.
+void verify_combined_places(const PlanData& p);
+
 // live: users of each value.
 void live(PlanData& p);
 void verify_live(const PlanData& p);

@@ -66,7 +66,8 @@ struct Step {
   std::vector<int> operand_copies;
   int copied_slot = -1;
   // The first step of the group that it belongs to, or -1: products cut alike, and elementwise
-  // steps that follow them on each piece of their results (fuse).
+  // steps that follow them on each piece of their results (fuse); or what one launch does
+  // (combine).
   int group = -1;
   bool barrier_before = false;
 };
@@ -85,6 +86,15 @@ struct Command {
   // On a GPU, in order, with where their scratch begins in that of the plan.
   Launches launches;
   int64_t scratch_offset = 0;
+};
+
+// One launch that does the work of the steps first .. last, which are a group of their own.
+struct Combined {
+  int first = 0, last = 0;
+  Launch launch;
+  std::vector<uint32_t> params;
+  // By place: a step and an operand of it, input slots and then results. Step -1: an absent one.
+  std::vector<std::pair<int, int>> operands;
 };
 
 struct GraphMemory {
@@ -106,6 +116,7 @@ struct PlanData {
   std::vector<Selection>
       selections;  // one a recorded node in record order, its copies right behind it
   std::vector<Command> commands;
+  std::vector<Combined> combined;  // in order; on CUDA with Limits::fuse
   std::vector<const KernelRow*>
       pipelines;  // the kernels that the commands name, each once, by first use
   GraphMemory memory;

@@ -15,9 +15,9 @@ static std::vector<int> scalars_of(const Call& call) {
   return scalars;
 }
 
-// A group is a dispatch of its own. Without fusing every command is one.
+// A group is a dispatch of its own. Without fusing, and on a GPU, every command is one.
 static bool starts_dispatch(const PlanData& p, size_t s) {
-  if (s == 0 || !p.limits.fuse) return true;
+  if (s == 0 || !p.limits.fuse || p.limits.backend != Backend::cpu) return true;
   const Step &step = p.steps[s], &before = p.steps[s - 1];
   if (step.group >= 0 || before.group >= 0) return step.group != before.group;
   return step.barrier_before;
@@ -61,7 +61,7 @@ void record(PlanData& p, const Progress& progress) {
     c.barrier_before = step.barrier_before;
     c.step = int(s);
     c.dispatch = s == 0 ? 0 : p.commands.back().dispatch + starts_dispatch(p, s);
-    c.follows = follows(step);
+    c.follows = p.limits.backend == Backend::cpu && follows(step);
     add_launches(p, step, c, scratch_end);
     p.commands.push_back(std::move(c));
     if (progress) progress("record", int(s) + 1, int(p.steps.size()));

@@ -119,6 +119,7 @@ class CudaDevice : public WorkerDevice {
     l.alignment = kAlign;
     l.max_bytes = core_->max_bytes;
     l.group_bytes = limit(info(), "group_bytes");
+    l.fuse = true;
     return l;
   }
   bool wraps() const override { return false; }

@@ -20,17 +20,19 @@ CudaProgram::CudaProgram(std::shared_ptr<Core> core, const PlanData& plan, Trans
   const Current current(*context_);
   check(current.result, "cuCtxPushCurrent", *core_);
   allocate(plan);
-  size_t entry = 0;
+  for (const Command& c : plan.commands) {
+    entries_.push_back(n_entries_);
+    n_entries_ += c.operands.size();
+  }
   for (int i = 0; i < int(plan.commands.size()); ++i) {
-    entries_.push_back(entry);
-    first_patch_.push_back(patches_.size());
-    entry += plan.commands[size_t(i)].operands.size();
     add_launches(plan, i);
     if (core_->options.check) add_check(plan, i);
   }
-  entries_.push_back(entry);
-  first_patch_.push_back(patches_.size());
-  seen_.resize(entry);
+  entries_.push_back(n_entries_);
+  steps_ = nodes_.size();
+  order_graph(plan);
+  sort_patches();
+  seen_.resize(n_entries_);
   stale_.resize(nodes_.size());
   for (const Pending& p : pending_)
     arguments_.push_back(p.params ? static_cast<void*>(&params_[p.at]) : &addresses_[p.at]);
@@ -94,17 +96,79 @@ void CudaProgram::add_launches(const PlanData& plan, int command) {
   bool first = true;
   for (const Launch& launch : c.launches.list) {
     const Function function = core_->modules().get(launch);
-    Node node = {};
-    node.function = function.handle;
-    std::copy(std::begin(launch.groups), std::end(launch.groups), node.groups);
-    node.groups[0] = groups_of(launch, function.handle);
-    node.threads = launch.threads;
-    node.group_bytes = launch.group_bytes;
-    node.command = command;
+    Node node = node_of(function, launch, command);
     node.barrier = first ? c.barrier_before : launch.waits;
     first = false;
-    add_arguments(function, c, launch, node, scalars);
+    add_arguments(plan, function, command, launch, scalars);
+    node.arguments = pending_.size() - node.argument;
     nodes_.push_back(node);
+  }
+}
+
+CudaProgram::Node CudaProgram::node_of(const Function& function, const Launch& launch,
+                                       int command) {
+  Node node = {};
+  node.function = function.handle;
+  std::copy(std::begin(launch.groups), std::end(launch.groups), node.groups);
+  node.groups[0] = groups_of(launch, function.handle);
+  node.threads = launch.threads;
+  node.group_bytes = launch.group_bytes;
+  node.command = command;
+  node.argument = pending_.size();
+  return node;
+}
+
+void CudaProgram::add_combined(const PlanData& plan, const Combined& combined, bool barrier) {
+  const Function function = core_->modules().get(combined.launch);
+  Node node = node_of(function, combined.launch, combined.last);
+  node.barrier = barrier;
+  for (int i = 0; i < function.n_places; ++i) {
+    const size_t place = function.places[i];
+    if (place == PARAMS) {
+      add_params(function, combined.params, 0);
+      continue;
+    }
+    ACCEL_CHECK(place < combined.operands.size());
+    const auto [command, operand] = combined.operands[place];
+    if (command < 0) add_address(device_pointer(nothing_.get()));
+    else add_operand(plan, command, size_t(operand));
+  }
+  node.arguments = pending_.size() - node.argument;
+  in_graph_.push_back(nodes_.size());
+  nodes_.push_back(node);
+}
+
+// A run waits for what any of its commands waits for. What follows one with a barrier inside waits
+// for it: it may touch what the run touches in front of that barrier.
+void CudaProgram::order_graph(const PlanData& plan) {
+  auto run = plan.combined.begin();
+  bool waits = false;
+  for (size_t n = 0; n < steps_;) {
+    const int command = nodes_[n].command;
+    if (run == plan.combined.end() || command < run->first) {
+      nodes_[n].barrier |= std::exchange(waits, false);
+      in_graph_.push_back(n++);
+      continue;
+    }
+    bool barrier = std::exchange(waits, false);
+    for (int c = run->first; c <= run->last; ++c) {
+      barrier |= plan.commands[size_t(c)].barrier_before;
+      waits |= c > run->first && plan.commands[size_t(c)].barrier_before;
+    }
+    add_combined(plan, *run, barrier);
+    while (n < steps_ && nodes_[n].command <= run->last) ++n;
+    ++run;
+  }
+}
+
+// By the command of the entry, as runs compare them.
+void CudaProgram::sort_patches() {
+  std::stable_sort(patches_.begin(), patches_.end(),
+                   [](const Patch& a, const Patch& b) { return a.command < b.command; });
+  first_patch_.clear();
+  for (size_t i = 0, c = 0; c < entries_.size(); ++c) {
+    while (i < patches_.size() && patches_[i].command < int(c)) ++i;
+    first_patch_.push_back(i);
   }
 }
 
@@ -121,23 +185,39 @@ uint32_t CudaProgram::groups_of(const Launch& launch, CUfunction function) {
   return std::min(launch.groups[0], each * uint32_t(std::max(units, 1)));
 }
 
-void CudaProgram::add_arguments(const Function& function, const Command& c, const Launch& launch,
-                                Node& node, int64_t scalars) {
-  node.argument = pending_.size();
+void CudaProgram::add_address(CUdeviceptr address) {
+  pending_.push_back({false, addresses_.size()});
+  addresses_.push_back(address);
+}
+
+// The address of an operand, which each run looks up; an absent one has nothing.
+void CudaProgram::add_operand(const PlanData& plan, int command, size_t operand) {
+  const Command& c = plan.commands[size_t(command)];
+  ACCEL_CHECK(operand < c.operands.size());
+  if (c.operands[operand].kind != Place::none)
+    patches_.push_back(
+        {command, entries_[size_t(command)] + operand, addresses_.size(), nodes_.size()});
+  add_address(device_pointer(nothing_.get()));
+}
+
+void CudaProgram::add_params(const Function& function, const std::vector<uint32_t>& words,
+                             size_t first) {
+  ACCEL_CHECK(first <= words.size());
+  const size_t n = size_t(function.params_bytes) / sizeof(uint32_t);
+  ACCEL_CHECK(n <= words.size() - first);
+  pending_.push_back({true, params_.size()});
+  const auto from = words.begin() + int64_t(first);
+  params_.insert(params_.end(), from, from + int64_t(n));
+}
+
+void CudaProgram::add_arguments(const PlanData& plan, const Function& function, int command,
+                                const Launch& launch, int64_t scalars) {
+  const Command& c = plan.commands[size_t(command)];
   const size_t operands = launch.operands.empty() ? c.operands.size() : launch.operands.size();
-  const auto add_address = [&](CUdeviceptr address) {
-    pending_.push_back({false, addresses_.size()});
-    addresses_.push_back(address);
-  };
   for (int i = 0; i < function.n_places; ++i) {
     const size_t place = function.places[i];
     if (place == PARAMS) {
-      ACCEL_CHECK(launch.first_param <= c.params.size());
-      const size_t words = size_t(function.params_bytes) / sizeof(uint32_t);
-      ACCEL_CHECK(words <= c.params.size() - launch.first_param);
-      pending_.push_back({true, params_.size()});
-      const auto from = c.params.begin() + int64_t(launch.first_param);
-      params_.insert(params_.end(), from, from + int64_t(words));
+      add_params(function, c.params, launch.first_param);
     } else if (place == SCALARS) {
       ACCEL_CHECK(scalars >= 0);
       add_address(device_pointer(scalars_.get()) + CUdeviceptr(scalars) * sizeof(uint32_t));
@@ -146,21 +226,18 @@ void CudaProgram::add_arguments(const Function& function, const Command& c, cons
       add_address(device_pointer(scratch_.get()) + CUdeviceptr(c.scratch_offset));
     } else {
       ACCEL_CHECK(place < operands);
-      const size_t at = launch.operands.empty() ? place : size_t(launch.operands[place]);
-      ACCEL_CHECK(at < c.operands.size());
-      if (c.operands[at].kind != Place::none)
-        patches_.push_back({entries_.back() + at, addresses_.size(), nodes_.size()});
-      add_address(device_pointer(nothing_.get()));
+      add_operand(plan, command,
+                  launch.operands.empty() ? place : size_t(launch.operands[place]));
     }
   }
-  node.arguments = pending_.size() - node.argument;
 }
 
 void CudaProgram::leave_out_barrier() {
   const int64_t left_out = barrier_test().left_out;
   int64_t placed = 0;
-  for (size_t i = 1; i < nodes_.size(); ++i)
-    if (nodes_[i].barrier && ++placed == left_out) nodes_[i].barrier = false;
+  for (size_t i = 1; i < in_graph_.size(); ++i)
+    if (bool& barrier = nodes_[in_graph_[i]].barrier; barrier && ++placed == left_out)
+      barrier = false;
   barrier_test().placed = placed;
 }
 
@@ -195,11 +272,14 @@ void CudaProgram::make_graph() {
   graph_.context = context_;
   check(api.GraphCreate(&graph_.graph, 0), "cuGraphCreate", *core_);
   std::vector<CUgraphNode> before, now;
-  for (size_t i = 0; i < nodes_.size(); ++i) {
-    if (i && (nodes_[i].barrier || core_->options.serial)) {
+  const auto starts = [&](size_t i) {
+    return nodes_[in_graph_[i]].barrier || core_->options.serial;
+  };
+  for (size_t i = 0; i < in_graph_.size(); ++i) {
+    if (i && starts(i)) {
       before = std::exchange(now, {});
       size_t end = i + 1;
-      while (end < nodes_.size() && !nodes_[end].barrier && !core_->options.serial) ++end;
+      while (end < in_graph_.size() && !starts(end)) ++end;
       if (before.size() > 1 && before.size() * (end - i) > kMostEdges) {
         CUgraphNode join = nullptr;
         check(api.GraphAddEmptyNode(&join, graph_.graph, before.data(), before.size()),
@@ -207,11 +287,11 @@ void CudaProgram::make_graph() {
         before = {join};
       }
     }
-    const CUDA_KERNEL_NODE_PARAMS_v2 params = params_of(nodes_[i]);
-    check(api.GraphAddKernelNode(&nodes_[i].node, graph_.graph, before.data(), before.size(),
-                                 &params),
+    Node& node = nodes_[in_graph_[i]];
+    const CUDA_KERNEL_NODE_PARAMS_v2 params = params_of(node);
+    check(api.GraphAddKernelNode(&node.node, graph_.graph, before.data(), before.size(), &params),
           "cuGraphAddKernelNode", *core_);
-    now.push_back(nodes_[i].node);
+    now.push_back(node.node);
   }
   check(api.GraphInstantiateWithFlags(&graph_.exec, graph_.graph, 0), "cuGraphInstantiate", *core_);
 }

@@ -32,12 +32,13 @@ class CudaProgram : public Program {
     CUfunction function;
     uint32_t groups[3], threads, group_bytes;
     size_t argument, arguments;  // of arguments_
-    CUgraphNode node = nullptr;
-    int command;
-    bool barrier;  // waits for the launches before it
+    CUgraphNode node = nullptr;  // null: one of a run that another does
+    int command;                 // or the last of a run
+    bool barrier;                // waits for the launches before it
   };
   // An address among the arguments that comes from the operand table.
   struct Patch {
+    int command;            // of the entry
     size_t entry, address;  // of the table, of addresses_
     size_t node;
   };
@@ -58,11 +59,19 @@ class CudaProgram : public Program {
     size_t at;
   };
   void add_launches(const PlanData& plan, int command);
+  void add_combined(const PlanData& plan, const Combined& combined, bool barrier);
+  Node node_of(const Function& function, const Launch& launch, int command);
   // No more groups than fit on the device at once, where the launch says so.
   uint32_t groups_of(const Launch& launch, CUfunction function);
-  void add_arguments(const Function& function, const Command& c, const Launch& launch, Node& node,
-                     int64_t scalars);
+  void add_arguments(const PlanData& plan, const Function& function, int command,
+                     const Launch& launch, int64_t scalars);
   void add_check(const PlanData& plan, int command);
+  void add_address(CUdeviceptr address);
+  void add_operand(const PlanData& plan, int command, size_t operand);
+  void add_params(const Function& function, const std::vector<uint32_t>& words, size_t first);
+  // What the graph has, in order, from all commands and what combines some of them.
+  void order_graph(const PlanData& plan);
+  void sort_patches();
   void leave_out_barrier();
   void allocate(const PlanData& plan);
   CUDA_KERNEL_NODE_PARAMS_v2 params_of(const Node& node);
@@ -86,13 +95,16 @@ class CudaProgram : public Program {
   const std::shared_ptr<Core> core_;
   const TransientPoolPtr shared_arena_;
   std::shared_ptr<Context> context_;
-  std::vector<Node> nodes_;
+  std::vector<Node> nodes_;       // those of the commands, and behind them the combined ones
+  size_t steps_ = 0;              // how many are of commands: traces and checks run these
+  std::vector<size_t> in_graph_;  // nodes, in order
   std::vector<uint32_t> params_;        // of all launches
   std::vector<CUdeviceptr> addresses_;  // of all launches
   std::vector<Pending> pending_;
   std::vector<void*> arguments_;     // of all launches: into params_ and addresses_
-  std::vector<Patch> patches_;       // by entry
+  std::vector<Patch> patches_;       // by command
   std::vector<size_t> entries_;      // by command: its first of the table; then their number
+  size_t n_entries_ = 0;
   std::vector<size_t> first_patch_;  // by command, then their number
   std::vector<void*> seen_;          // the table of the run before
   std::vector<uint8_t> stale_;       // by node: its parameters are others than the graph has

@@ -27,6 +27,10 @@ std::optional<Error> CudaProgram::refresh(void* const* table) {
     for (size_t i = first_patch_[c]; i < first_patch_[c + 1]; ++i) {
       const size_t node = patches_[i].node;
       if (!stale_[node]) continue;
+      if (!nodes_[node].node) {  // not of the graph
+        stale_[node] = 0;
+        continue;
+      }
       const CUDA_KERNEL_NODE_PARAMS_v2 params = params_of(nodes_[node]);
       if (auto bad = failed(
               core_->api.GraphExecKernelNodeSetParams(graph_.exec, nodes_[node].node, &params),
@@ -142,7 +146,7 @@ std::optional<Error> CudaProgram::launch_steps(const Execution& e, Stream& strea
     return failed(api.EventRecord(mark, stream.handle()), "cuEventRecord");
   };
   if (auto bad = note()) return bad;
-  for (size_t i = 0; i < nodes_.size(); ++i) {
+  for (size_t i = 0; i < steps_; ++i) {
     Node& node = nodes_[i];
     const bool begins = i == 0 || nodes_[i - 1].command != node.command;
     if (begins && !checks_.empty() && checks_[size_t(node.command)]) {
@@ -155,7 +159,7 @@ std::optional<Error> CudaProgram::launch_steps(const Execution& e, Stream& strea
                                     arguments_.data() + node.argument, nullptr),
                    "cuLaunchKernel"))
       return bad;
-    if (i + 1 < nodes_.size() && nodes_[i + 1].command == node.command) continue;
+    if (i + 1 < steps_ && nodes_[i + 1].command == node.command) continue;
     if (auto bad = note()) return bad;
   }
   return std::nullopt;

@@ -233,11 +233,14 @@ class Decoder:
 
     # ------------------------------------------------------------------ attention
     def attention(self, g: Graph, h, i: int, want: str):
+        # The three products of h stand together, so that a backend can start or do them as one.
+        q = None
+        if want != "none":
+            q = self.queries(g, g.last(h) if want == "last" else h, i)
         k, v = self.write(g, h, i)
-        if want == "none":
+        if q is None:
             return None
-        h = g.last(h) if want == "last" else h
-        return g.product(self.attend(g, h, k, v, i, want), f"{i}.o")
+        return g.product(self.attend(g, q, k, v, i, want), f"{i}.o")
 
     def write(self, g: Graph, h, i: int):
         """Puts this step's keys and values into the layer's cache."""
@@ -265,14 +268,15 @@ class Decoder:
             options["frequencies"] = g.constant("frequencies" + suffix, rope.dim // 2)
         return tensor.rope(x, positions, **options)
 
-    def attend(self, g: Graph, h, k, v, i: int, want: str):
-        """Attention of the rows of h, before the output product: [rows, heads * head_dim]."""
-        q = self.queries(g, h, i)
-        return self.scores(g, q, k, v, i, want)
-
     def queries(self, g: Graph, h, i: int):
+        """The product of q: [rows, q_rows]."""
+        return g.product(h, f"{i}.q")
+
+    def attend(self, g: Graph, q, k, v, i: int, want: str):
+        """Attention of the rows of q, before the output product: [rows, heads * head_dim]."""
         c = self.config
-        return tensor.reshape(g.product(h, f"{i}.q"), [h.shape[0], c.heads, c.head_dim])
+        q = tensor.reshape(q, [q.shape[0], c.heads, c.head_dim])
+        return self.scores(g, q, k, v, i, want)
 
     def scores(self, g: Graph, q, k, v, i: int, want: str):
         c, n = self.config, q.shape[0]

@@ -86,10 +86,10 @@ class Hybrid(Mixtral):
             return None
         return g.product(g.last(y) if want == "last" else y, f"{i}.delta_out")
 
-    def attend(self, g, h, k, v, i: int, want: str):
+    def attend(self, g, q, k, v, i: int, want: str):
         """The product of q holds, for each head, the query and then the gate."""
-        c, n = self.config, h.shape[0]
-        both = tensor.reshape(g.product(h, f"{i}.q"), [n, c.heads, 2 * c.head_dim])
+        c, n = self.config, q.shape[0]
+        both = tensor.reshape(q, [n, c.heads, 2 * c.head_dim])
         q, gate = (
             tensor.contiguous(tensor.slice(both, 2, at, at + c.head_dim)) for at in (0, c.head_dim)
         )

@@ -1,0 +1,133 @@
+// Runs of steps that one launch does: which there are, what a launch is bound to, and the verifiers
+// with planted defects.
+#include "plan/passes.h"
+#include "random_graph.h"
+#include "tests/check.h"
+
+using namespace accel;
+using namespace accel::planner;
+using random_graph::call;
+
+namespace {
+
+Limits cuda() {
+  Limits limits;
+  limits.backend = Backend::cuda;
+  limits.fuse = true;
+  limits.group_bytes = 227 * 1024;
+  return limits;
+}
+Attr text(const char* s) {
+  Attr a;
+  a.set = true;
+  a.s = s;
+  return a;
+}
+Tensor product(Builder& b, const Tensor& x, const char* name, int64_t n) {
+  const Tensor w = b.weight(name, DType::F16, {n, x.shape().back()});
+  return call(Op::matmul, {x, w}, {{"w_order", text("nk")}}).value();
+}
+Tensor norm(Builder& b, const Tensor& x, const char* gain) {
+  const Tensor g = b.weight(gain, DType::F32, {x.shape().back()});
+  return call(Op::rms_norm, {x, g}, {{"eps", random_graph::attr_real(1e-5f)}}).value();
+}
+
+// norm 1, q 2, k 3, v 4, their sum 5 and 6, o 7, add 8, norm 9, gate 10, up 11, swiglu 12, down 13, add 14.
+Graph layer(int64_t rows, bool show_norm = false) {
+  Builder b("layer");
+  Tensor x = b.input("x", DType::F32, {rows, 64});
+  const Tensor n = norm(b, x, "attn_norm");
+  if (show_norm) b.output("n", n);
+  const Tensor q = product(b, n, "q", 128), k = product(b, n, "k", 128), v = product(b, n, "v", 128);
+  const Tensor s = call(Op::mul, {call(Op::mul, {q, k}, {}).value(), v}, {}).value();
+  x = call(Op::add, {x, product(b, s, "o", 64)}, {}).value();
+  const Tensor h = norm(b, x, "ffn_norm");
+  const Tensor a = call(Op::swiglu, {product(b, h, "gate", 96), product(b, h, "up", 96)}, {}).value();
+  b.output("y", call(Op::add, {product(b, a, "down", 64), x}, {}).value());
+  return b.finish();
+}
+std::string runs(const PlanData& p) {
+  std::string s;
+  for (const Combined& c : p.combined)
+    s += (s.empty() ? "" : " ") + std::to_string(c.first) + "-" + std::to_string(c.last);
+  return s;
+}
+PlanData combined() {
+  return make_plan(layer(1), cuda(), {}, true);
+}
+
+template <class Change>
+void plant(const char* what, void (*verify)(const PlanData&), const char* says, Change change) {
+  PlanData p = combined();
+  verify(p);
+  change(p);
+  try {
+    verify(p);
+    CHECK_EQ(std::string(what), "found");
+  } catch (const Error& e) { CHECK(e.message().find(says) != std::string::npos); }
+}
+
+}  // namespace
+
+TEST(a_layer_of_one_row_is_four_launches) {
+  const PlanData p = combined();
+  CHECK_EQ(runs(p), "0-3 6-7 8-11 12-13");
+  for (const Combined& c : p.combined)
+    for (int s = c.first; s <= c.last; ++s) CHECK_EQ(p.steps[size_t(s)].group, c.first);
+  CHECK(p.selections[9].reason.find("; combined: one launch does nodes 9, 10, 11 and 12") !=
+        std::string::npos);
+  CHECK(explain(p).find("4 runs of steps in one launch each") != std::string::npos);
+}
+
+TEST(what_somebody_else_reads_or_who_must_not_fuse_stays_apart) {
+  CHECK_EQ(runs(make_plan(layer(1, true), cuda(), {}, true)), "6-7 8-11 12-13");
+  CHECK_EQ(runs(make_plan(layer(2), cuda(), {}, true)), "");  // rings of one row
+  Limits limits = cuda();
+  limits.fuse = false;
+  CHECK_EQ(runs(make_plan(layer(1), limits, {}, true)), "");
+  limits = cuda();
+  limits.group_bytes = 0;
+  CHECK_EQ(runs(make_plan(layer(1), limits, {}, true)), "");
+  CHECK_EQ(runs(make_naive_plan(layer(1), cuda())), "");
+}
+
+TEST(launches_are_bound_to_what_the_run_reads_and_leaves) {
+  const PlanData p = combined();
+  using Bound = std::vector<std::pair<int, int>>;
+  const auto bound = [&](size_t i) {
+    Bound all;
+    for (const auto& at : p.combined[i].operands)
+      if (at.first >= 0) all.push_back(at);
+    return all;
+  };
+  CHECK(bound(0) == (Bound{{0, 0}, {0, 1}, {1, 1}, {1, 2}, {2, 1}, {2, 2}, {3, 1}, {3, 2}}));
+  CHECK(bound(1) == (Bound{{6, 0}, {7, 0}, {6, 1}, {7, 2}}));
+  CHECK(bound(2) == (Bound{{8, 0}, {8, 1}, {9, 1}, {11, 2}, {10, 1}}));
+  CHECK(bound(3) == (Bound{{12, 0}, {13, 1}, {12, 1}, {13, 2}}));
+}
+
+TEST(planted_defects_of_combined_runs_are_found) {
+  plant("a run without fusing", verify_combine, "without fusing",
+        [](PlanData& p) { p.limits.fuse = false; });
+  plant("a step of another group", verify_combine, "not of the run",
+        [](PlanData& p) { p.steps[1].group = -1; });
+  plant("overlapping runs", verify_combine, "overlap", [](PlanData& p) { p.combined[1].first = 3; });
+  plant("a shorter run", verify_combine, "read by nobody else, or neither",
+        [](PlanData& p) { p.combined[2].last = 10; });
+  plant("a result that is not bound", verify_combine, "read by nobody else, or neither",
+        [](PlanData& p) { p.combined[0].operands[6].first = -1; });
+  plant("a read of what is inside", verify_combine, "has not written yet",
+        [](PlanData& p) { p.combined[0].operands.push_back({1, 0}); });
+  plant("a step of another run", verify_combine, "outside of its run",
+        [](PlanData& p) { p.combined[0].operands.push_back({7, 0}); });
+  // The norm reads x until the last product is done.
+  plant("the bytes of what is read used again", verify_combined_places, "touches bytes",
+        [](PlanData& p) {
+          p.steps[10].places.back() = p.steps[8].places[0];
+        });
+}
+
+TEST(test_random_graphs_combine_under_every_verifier) {
+  for (uint64_t seed = 0; seed < 300; ++seed)
+    make_plan(random_graph::generate(seed).graph, cuda(), {}, true);
+}
