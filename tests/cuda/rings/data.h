@@ -65,7 +65,8 @@ inline float of_bf16(u16 v) {
 }
 inline float odd_scale(uint32_t h) {
   if (h % 8 == 0) return h >> 9 & 1 ? -0.0f : 0.0f;
-  return (h >> 8 & 1 ? -1.0f : 1.0f) * std::ldexp(float(1024 + (h >> 12) % 1024), int(h >> 4) % 20 - 34);
+  return (h >> 8 & 1 ? -1.0f : 1.0f) *
+         std::ldexp(float(1024 + (h >> 12) % 1024), int(h >> 4) % 20 - 34);
 }
 
 // Weights [N, K] of a format: what the kernel gets, and each as a float.
@@ -99,7 +100,8 @@ struct Weights {
   void fill_group(size_t g, bool zeros, Planes planes, uint32_t seed) {
     const uint32_t h = hash(g, seed + 1);
     const bool odd = planes == Planes::odd && h % 4 == 0;
-    scales[g] = stored(odd ? odd_scale(hash(g, seed + 2)) : std::fabs(value(g, seed + 2)) / 64 + 0.001f);
+    scales[g] =
+        stored(odd ? odd_scale(hash(g, seed + 2)) : std::fabs(value(g, seed + 2)) / 64 + 0.001f);
     if (kPlanes < 2) return;
     const uint32_t o = hash(g, seed + 3);
     offsets[g] = stored(odd ? odd_scale(o) : zeros ? float(1 + o % 15) : value(g, seed + 3));

@@ -76,8 +76,7 @@ static inline float __fsqrt_rn(float a) {
 static inline unsigned __byte_perm(unsigned a, unsigned b, unsigned select) {
   const unsigned long long both = (unsigned long long)b << 32 | a;
   unsigned r = 0;
-  for (int i = 0; i < 4; ++i)
-    r |= unsigned(both >> 8 * (select >> 4 * i & 7) & 255) << 8 * i;
+  for (int i = 0; i < 4; ++i) r |= unsigned(both >> 8 * (select >> 4 * i & 7) & 255) << 8 * i;
   return r;
 }
 static inline unsigned min(unsigned a, unsigned b) {

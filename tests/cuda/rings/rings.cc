@@ -1,13 +1,14 @@
-// Every ring of shaders/shared/ring_tiles.h, plain and fused, by the text that the GPU gets, against
-// plain loops. A build is for one format of weights: FORMAT, the list of its RINGS, and HALF_X where
-// there are kernels for f16 activations.
+// Every ring of shaders/shared/ring_tiles.h, plain and fused, by the text that the GPU gets,
+// against plain loops. A build is for one format of weights: FORMAT, the list of its RINGS, and
+// HALF_X where there are kernels for f16 activations.
 #include "data.h"
 
 static int cases = 0, wrong = 0;
 
 static void compare(const char* what, float got, float want, unsigned part, unsigned n) {
   if (equal(got, want)) return;
-  if (wrong++ < 20) printf("%s: column %u of part %u is %.9g and must be %.9g\n", what, n, part, got, want);
+  if (wrong++ < 20)
+    printf("%s: column %u of part %u is %.9g and must be %.9g\n", what, n, part, got, want);
 }
 static void require(const char* what, bool good, const char* text) {
   if (!good && wrong++ < 20) printf("%s: %s\n", what, text);
@@ -70,7 +71,12 @@ static void plain_ring(const char* name) {
   std::vector<Plain> list = {
       {.M = Rows, .K = 576, .N = some + 3, .groups = 1},
       {.M = fewer, .K = 64, .N = 5, .groups = 1, .bias = true, .zeros = true, .planes = odd},
-      {.M = Rows, .K = 2 * Depth + tail, .N = 2 * some + 1, .groups = 2, .activations = 1, .zeros = true},
+      {.M = Rows,
+       .K = 2 * Depth + tail,
+       .N = 2 * some + 1,
+       .groups = 2,
+       .activations = 1,
+       .zeros = true},
       {.M = Rows, .K = (Stages + 1) * Depth, .N = 3, .groups = 1, .activations = 2, .planes = odd},
       {.M = Rows, .K = 18432, .N = 2, .groups = 1},
       {.M = Rows, .K = Depth + tail, .N = 9, .groups = 2, .bias = true, .planes = odd, .shift = 1},
@@ -121,7 +127,9 @@ struct Bound {
     if (c.x == kNan) x[c.K / 2] = NAN;
     for (unsigned k = 0; k < c.K; ++k) gain[k] = 1.0f + value(k, 7);
     operands = {x.data(), gain.data(), nullptr, {}};
-    p = {c.K, unsigned(c.N.size()), {}, c.norm, c.pair, c.residual != kNone, c.activations, c.zeros, 1e-5f};
+    p = {
+        c.K,  unsigned(c.N.size()), {}, c.norm, c.pair, c.residual != kNone, c.activations, c.zeros,
+        1e-5f};
     for (unsigned i = 0; i < c.N.size(); ++i) {
       w.emplace_back(c.K, c.N[i], c.zeros, c.planes, c.shift_w, 100 + 10 * i);
       out[i] = {c.N[i], 0};
@@ -165,7 +173,8 @@ static void run_fused(const char* name, unsigned threads, unsigned bytes, const 
       for (unsigned n = 0; n < c.N[i]; ++n) {
         const size_t at = size_t(n) * c.K;
         float want = lane16(x.data(), b.w[i].wide.data() + at, c.K);
-        if (c.pair) want = shader::math_swiglu(want, lane16(x.data(), b.w[1].wide.data() + at, c.K));
+        if (c.pair)
+          want = shader::math_swiglu(want, lane16(x.data(), b.w[1].wide.data() + at, c.K));
         if (c.residual && i == 0) want = want + b.residual[n];
         compare(name, b.out[i][n], want, i, n);
       }
@@ -186,19 +195,57 @@ static void fused_ring(const char* name) {
   const std::vector<Fused> list = {
       // q, k, v behind a norm, with more and with fewer groups than tiles of the first
       {.K = some_k, .N = {some + 3, 5, 2 * some + 1}, .groups = 2, .norm = true},
-      {.K = 576, .N = {3 * some, some, some - 1}, .groups = 6, .norm = true, .activations = 1, .zeros = true},
+      {.K = 576,
+       .N = {3 * some, some, some - 1},
+       .groups = 6,
+       .norm = true,
+       .activations = 1,
+       .zeros = true},
       {.K = 64, .N = {some, 1}, .groups = 1, .norm = true, .planes = odd, .x = kZeros},
       // gate and up
-      {.K = some_k, .N = {2 * some + 3, 2 * some + 3}, .groups = 2, .norm = true, .pair = true, .planes = odd},
-      {.K = (Stages + 1) * Depth, .N = {3, 3}, .groups = 1, .pair = true, .activations = 2, .zeros = true},
+      {.K = some_k,
+       .N = {2 * some + 3, 2 * some + 3},
+       .groups = 2,
+       .norm = true,
+       .pair = true,
+       .planes = odd},
+      {.K = (Stages + 1) * Depth,
+       .N = {3, 3},
+       .groups = 1,
+       .pair = true,
+       .activations = 2,
+       .zeros = true},
       // a residual
-      {.K = some_k, .N = {some + 7}, .groups = 1, .residual = kApart, .activations = 2, .planes = odd},
-      {.K = 576, .N = {3 * some - 1}, .groups = 3, .norm = true, .residual = kInPlace, .zeros = true},
+      {.K = some_k,
+       .N = {some + 7},
+       .groups = 1,
+       .residual = kApart,
+       .activations = 2,
+       .planes = odd},
+      {.K = 576,
+       .N = {3 * some - 1},
+       .groups = 3,
+       .norm = true,
+       .residual = kInPlace,
+       .zeros = true},
       {.K = 18432, .N = {some + 1}, .groups = 1, .residual = kInPlace},
       // x and gain at 4 bytes; weights at no 16, planes at no 4
       {.K = some_k, .N = {some, 7}, .groups = 2, .norm = true, .shift_x = 1},
-      {.K = some_k, .N = {9, 11, 2}, .groups = 2, .norm = true, .planes = odd, .shift_w = 1, .shift_x = 1},
-      {.K = 576, .N = {17, 17}, .groups = 1, .norm = true, .pair = true, .activations = 1, .zeros = true, .shift_w = 1},
+      {.K = some_k,
+       .N = {9, 11, 2},
+       .groups = 2,
+       .norm = true,
+       .planes = odd,
+       .shift_w = 1,
+       .shift_x = 1},
+      {.K = 576,
+       .N = {17, 17},
+       .groups = 1,
+       .norm = true,
+       .pair = true,
+       .activations = 1,
+       .zeros = true,
+       .shift_w = 1},
       {.K = 18432, .N = {5}, .groups = 1, .residual = kInPlace, .activations = 1, .shift_w = 1},
       // the longest row with a norm; NaN
       {.K = most_k, .N = {2, 1}, .groups = 1, .norm = true},
@@ -211,8 +258,6 @@ static void fused_ring(const char* name) {
 }
 
 int main() {
-
-
 #define RING(suffix, ...) plain_ring<FORMAT, float, __VA_ARGS__>(#suffix);
   RINGS(RING)
 #undef RING
