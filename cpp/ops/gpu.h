@@ -26,6 +26,8 @@ inline uint32_t groups_of(int64_t n, int64_t each) {
 
 inline constexpr uint32_t kGroupThreads = 256;
 inline constexpr int64_t kThreadElements = 4;  // of an elementwise kernel
+// Of scatter_rows: each of so few rows looks for its id among those behind it.
+inline constexpr int64_t kScatterRowsAtOnce = 64;
 
 // One launch of the row's own function.
 inline Launch& launch_own(const KernelRow& row, Launches& out, uint32_t groups_x,

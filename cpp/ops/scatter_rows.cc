@@ -45,10 +45,9 @@ static const char* not_2(const Call& c, const Limits&) {
 
 // Many rows elect the last one of each place, in scratch of one word a place.
 static void launch_scatter(const Call& c, const KernelRow& row, Launches& out) {
-  static constexpr int64_t kFewRows = 64;
   const int64_t n = c.in[2].shape.elements();
   const uint32_t elements = groups_of(c.in[1].shape.elements(), kGroupThreads * kThreadElements);
-  if (n <= kFewRows) {
+  if (n <= kScatterRowsAtOnce) {
     launch_own(row, out, elements);
     return;
   }

@@ -28,6 +28,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
 import embed_shaders
 
 HELPERS = ("copy_bytes", "segment_offsets")  # of a plan, beside the operator's own kernel
+COMBINED = {"rope_write_f32", "rope_write_f16"}  # of runs of commands: test_rope_write.py
 OPS = {op["name"]: op for op in _core._ops() if not op["internal"]}
 
 
@@ -178,4 +179,5 @@ def test_every_function_of_the_shaders_is_launched_by_a_case():
     seen |= {
         f for build in GRAPHS for family in METAL for f in launched(made(build, family), family)
     }
+    seen |= COMBINED
     assert seen == functions(), f"no case launches {sorted(functions() - seen)}"
