@@ -169,7 +169,9 @@ class Combiner {
 std::string nodes_text(const PlanData& p, const Combined& c) {
   std::string text;
   for (int s = c.first; s <= c.last; ++s)
-    text += (text.empty() ? "" : s == c.last ? " and " : ", ") +
+    text += (text.empty()  ? ""
+             : s == c.last ? " and "
+                           : ", ") +
             std::to_string(p.steps[size_t(s)].node);
   return text;
 }
@@ -221,7 +223,8 @@ static void verify_operands(const PlanData& p, const ValueIndex& index, const Co
       const Operand& o = of[i];
       if (!o.present) continue;
       if (o.value < 0) {
-        if (o.write && !is_bound(s, i)) fail("combine", p, s, "a state that is written is not bound");
+        if (o.write && !is_bound(s, i))
+          fail("combine", p, s, "a state that is written is not bound");
       } else if (o.write) {
         written.push_back(o.value);
         if (is_bound(s, i) == is_inner(p, o.value, c))

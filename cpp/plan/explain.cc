@@ -90,9 +90,8 @@ static bool starts_together(const PlanData& p, size_t s) {
   return s > 0 && s < p.commands.size() && p.commands[s].dispatch == p.commands[s - 1].dispatch;
 }
 static bool is_combined(const PlanData& p, size_t s) {
-  return std::any_of(p.combined.begin(), p.combined.end(), [&](const Combined& c) {
-    return c.first < int(s) && int(s) <= c.last;
-  });
+  return std::any_of(p.combined.begin(), p.combined.end(),
+                     [&](const Combined& c) { return c.first < int(s) && int(s) <= c.last; });
 }
 
 static std::string steps_text(const PlanData& p) {

@@ -7,6 +7,7 @@ import subprocess
 from functools import cache
 
 import numpy as np
+import pieces
 import pytest
 from accel import _core
 from accel import tensor as T
@@ -96,12 +97,22 @@ def of_sample_rows() -> list[dict]:
     return launched(g.builder, "sample_rows")
 
 
+def of_pieces() -> list[dict]:
+    """What does the work of several commands; each ring of one row is among them."""
+    runtime = open_runtime(None)
+    graphs = [pieces.caches(runtime, dtype) for dtype in ("f16", "f32")]
+    for kind in pieces.KINDS:
+        graphs += [pieces.products(runtime, kind, size) for size in pieces.sizes(kind)]
+    rows = [row for g in graphs for row in _core._launches(g.builder, "cuda", True)]
+    return [row | {"of": "pieces"} for row in rows if row["kernel"] == "combined"]
+
+
 @cache
 def launches() -> list[dict]:
     """Every launch of a row of any operator."""
     points = [(case.op, point) for case in CASES for point in case.points] + MORE
     out = [launch for op, point in points for launch in of_point(op, point)]
-    return out + of_copies() + of_sample() + of_sample_rows()
+    return out + of_copies() + of_sample() + of_sample_rows() + of_pieces()
 
 
 def test_every_launch_finds_its_function_and_what_it_reads():

@@ -226,8 +226,7 @@ void CudaProgram::add_arguments(const PlanData& plan, const Function& function, 
       add_address(device_pointer(scratch_.get()) + CUdeviceptr(c.scratch_offset));
     } else {
       ACCEL_CHECK(place < operands);
-      add_operand(plan, command,
-                  launch.operands.empty() ? place : size_t(launch.operands[place]));
+      add_operand(plan, command, launch.operands.empty() ? place : size_t(launch.operands[place]));
     }
   }
 }

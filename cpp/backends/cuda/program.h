@@ -95,15 +95,15 @@ class CudaProgram : public Program {
   const std::shared_ptr<Core> core_;
   const TransientPoolPtr shared_arena_;
   std::shared_ptr<Context> context_;
-  std::vector<Node> nodes_;       // those of the commands, and behind them the combined ones
-  size_t steps_ = 0;              // how many are of commands: traces and checks run these
-  std::vector<size_t> in_graph_;  // nodes, in order
+  std::vector<Node> nodes_;             // those of the commands, and behind them the combined ones
+  size_t steps_ = 0;                    // how many are of commands: traces and checks run these
+  std::vector<size_t> in_graph_;        // nodes, in order
   std::vector<uint32_t> params_;        // of all launches
   std::vector<CUdeviceptr> addresses_;  // of all launches
   std::vector<Pending> pending_;
-  std::vector<void*> arguments_;     // of all launches: into params_ and addresses_
-  std::vector<Patch> patches_;       // by command
-  std::vector<size_t> entries_;      // by command: its first of the table; then their number
+  std::vector<void*> arguments_;  // of all launches: into params_ and addresses_
+  std::vector<Patch> patches_;    // by command
+  std::vector<size_t> entries_;   // by command: its first of the table; then their number
   size_t n_entries_ = 0;
   std::vector<size_t> first_patch_;  // by command, then their number
   std::vector<void*> seen_;          // the table of the run before
