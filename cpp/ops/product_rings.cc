@@ -26,6 +26,7 @@ const std::vector<ProductRing>& rings_of(const Call& c) {
 
 // Few columns: narrow groups, so that all multiprocessors have one. Long rows: more stages, or more
 // threads a column, because a column is one chain after another. Many columns: few threads each.
+// Between one large tile a multiprocessor (of 132) and two, half tiles are spread more evenly.
 std::string_view suffix_for(uint32_t bits, int64_t m, int64_t k, int64_t n) {
   if (m > 1) return m == 2 && bits == 16 ? "two" : m <= 4 ? "four" : "eight";
   const bool small = k < 2048 && n < 8192;
@@ -35,7 +36,7 @@ std::string_view suffix_for(uint32_t bits, int64_t m, int64_t k, int64_t n) {
     case 16:
       if (n >= 8192) return "one_wide";
       if (small) return k <= 576 ? "one_short" : "one_small";
-      return n < 2048 ? "one_deep" : "one_large";
+      return n < 2048 || (n > 132 * 32 && k <= 8192) ? "one_deep" : "one_large";
     case 8:
       if (n >= 8192) return "one_wide";
       if (small || n < 2048) return "one_small";

@@ -129,6 +129,21 @@ TEST(a_pair_has_the_units_of_one_weight_and_the_ring_of_both) {
   CHECK(!make(f, l));
 }
 
+TEST(columns_of_all_parts_choose_the_ring) {
+  const Call q = product(4096, 4096), k = product(4096, 1024), v = product(4096, 1024);
+  FusedProduct f;
+  CombinedLaunch l;
+  f.products = {&q};
+  CHECK(make(f, l));
+  CHECK_EQ(l.launch.function, "matmul_nk_f32_f16_ring_one_large_fused");
+  CHECK_EQ(l.launch.groups[0], 4096u / 32);
+  f.products = {&q, &k, &v};
+  CHECK(make(f, l));
+  CHECK_EQ(l.launch.function, "matmul_nk_f32_f16_ring_one_deep_fused");
+  CHECK_EQ(l.launch.groups[0], 6144u / 16);
+  CHECK_EQ(l.launch.per_unit, 2u);
+}
+
 TEST(a_residual_is_added_to_one_product) {
   const Call down = product(1536, 576, DType::BF16), sum = two(Op::add, 576, 576);
   FusedProduct f;

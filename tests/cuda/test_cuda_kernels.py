@@ -22,7 +22,6 @@ from .kernels import CXX, NVRTC, code_of, cuda_shaders, made, needs_nvrtc, table
 pytestmark = [needs_nvrtc, pytest.mark.rules, pytest.mark.timeout(900)]
 PARAMS, SCALARS, SCRATCH = 27, 28, 29
 F32, U32 = np.float32, np.uint32
-COMBINED = {"rope_write_f32", "rope_write_f16"}  # of runs of commands, not of a row
 
 # What the rows of operators leave out: many rows over groups that straddle rows of the weight, and
 # narrow attention with a kv head for each head.
@@ -146,7 +145,19 @@ def test_every_launch_finds_its_function_and_what_it_reads():
 def test_every_row_of_cuda_is_launched_and_every_function_belongs_to_one():
     rows = {k["kernel"] for op in _core._ops() for k in op["kernels"] if k["backend"] == "cuda"}
     assert rows - {launch["kernel"] for launch in launches()} == set()
-    assert set(table()) - {launch["function"] for launch in launches()} == COMBINED
+    assert set(table()) - {launch["function"] for launch in launches()} == set()
+
+
+def test_every_ring_of_one_f32_row_has_a_fused_kernel_and_no_other_has():
+    kinds = "matmul_nk_f32|int4_matmul_nk|quant_matmul_nk_f32"
+    one_row = re.compile(rf"({kinds})_(\w+_)?ring_one_[a-z]+")
+    plain = {name for name in table() if one_row.fullmatch(name)}
+    fused = {name: kernel for name, kernel in table().items() if name.endswith("_fused")}
+    assert len(plain) == 25 and set(fused) == {f"{name}_fused" for name in plain}
+    for name, kernel in fused.items():
+        assert kernel.places == [*range(15), PARAMS], name
+        assert kernel.params == 44 and ".extern .shared" in kernel.ptx, name
+        assert kernel.threads == table()[name.removesuffix("_fused")].threads, name
 
 
 def test_the_kernels_compile_for_compute_100():
@@ -172,7 +183,7 @@ HOT = (
         for rows in ("split", "split1", "rows")
     ),
     *("attention_merge", "rms_norm_f32", "rope_f32", "swiglu_f32", "softmax_long_f32"),
-    *COMBINED,
+    *("rope_write_f32", "rope_write_f16"),
 )
 
 
@@ -186,6 +197,11 @@ def test_machine_code_for_sm_90a_keeps_to_the_registers():
         assert code.shared <= 48 * 1024, (name, code)
         # The price of the groups that a processor is to hold; none in what a model's step needs.
         assert code.frame <= 64, (name, code)
+    # As many groups of a ring as the host counts on (ring_per_unit in cpp/ops/product_rings.cc).
+    for name in (name for name in codes if "_ring_" in name):
+        groups = 3 if re.search(r"matmul_nk_f32_b?f16_ring_one_wide", name) else 2
+        registers = (codes[name].registers + 7) // 8 * 8
+        assert groups * registers * table()[name].threads <= 65536, (name, codes[name])
     hot = {*HOT, *(name for name, kernel in table().items() if kernel.file.startswith("cuda/"))}
     assert len(hot) > 60 and [name for name in hot if codes[name].frame] == []
     assert codes["attention_f32_split"].shared >= 4 * 256 * 4

@@ -67,12 +67,18 @@ CUmodule Modules::load(int module) {
   return loaded_[module] = made;
 }
 
-// With the lock. Launches that are recorded need what was allowed before, so it never shrinks.
+// With the lock. Launches that are recorded need what was allowed before, so it never shrinks. The
+// groups that are counted on (Launch::per_unit) fit where the cache in front of memory takes no
+// part of a multiprocessor's own memory; without a preference how much it takes is the driver's
+// choice.
 CUresult Modules::make_room(CUfunction function, int bytes) {
   int& room = room_[function];
   if (bytes <= room) return CUDA_SUCCESS;
-  const CUresult result =
+  CUresult result =
       core_.api.FuncSetAttribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, bytes);
+  if (!result && !room)
+    result = core_.api.FuncSetAttribute(function,
+                                        CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, 100);
   if (!result) room = bytes;
   return result;
 }

@@ -324,6 +324,10 @@ EXPORT cuFuncGetAttribute(int* value, int, CUfunction function) {
 }
 EXPORT cuFuncSetAttribute(CUfunction function, int which, int value) {
   ENTER(cuFuncSetAttribute)
+  if (which == CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT) {
+    as<Function>(function)->carveout = value;
+    return 0;
+  }
   if (which != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES ||
       value > number("FAKECUDA_GROUP_BYTES", 0))
     return fake::kInvalidValue;
@@ -334,6 +338,7 @@ EXPORT cuOccupancyMaxActiveBlocksPerMultiprocessor(int* groups, CUfunction funct
                                                    size_t bytes) {
   ENTER(cuOccupancyMaxActiveBlocksPerMultiprocessor)
   if (bytes > as<Function>(function)->most_shared) return fake::kInvalidValue;
+  if (bytes && as<Function>(function)->carveout != 100) return fake::kInvalidValue;
   *groups = int(number("FAKECUDA_GROUP_BYTES", 0) / (bytes + 1024));
   return 0;
 }

@@ -50,6 +50,7 @@ struct Function {
   std::vector<Param> params;
   std::shared_ptr<emu::Kernel> kernel;  // null: nothing here can run it
   unsigned most_shared = 48 << 10;      // bytes that a launch may give a group
+  int carveout = -1;                    // percent of the memory of a multiprocessor, or its choice
 };
 struct Launch {
   const Function* function = nullptr;
