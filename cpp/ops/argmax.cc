@@ -27,7 +27,7 @@ extern const OpDef def_argmax = {
     .infer = infer,
     .params = params,
     .kernels =
-        on_gpus({{Backend::cpu, "argmax_f32", always, "exact", "scans each row"}}, launch_rows),
+        on_gpus({{Backend::cpu, "argmax_f32", always, "exact", "scans each row"}}, launch_argmax),
     .exact = true,
 };
 

@@ -3,6 +3,7 @@
 #include <deque>
 
 #include "ops/row_rules.h"
+#include "shared/row_parts.h"
 
 namespace accel {
 
@@ -67,10 +68,28 @@ void launch_rows16(const Call& call, const KernelRow& row, Launches& out) {
 }
 
 void launch_norms(const Call& call, const KernelRow& row, Launches& out) {
-  constexpr int64_t kLongRow = 512;
-  if (width_of(call.in[0]) < kLongRow) return launch_rows16(call, row, out);
+  const int64_t width = width_of(call.in[0]);
+  if (width < kShortRow) return launch_rows16(call, row, out);
   launch_rows(call, row, out);
-  out.list[0].function = std::string(row.kernel) + "_row";
+  out.list[0].function = std::string(row.kernel) + (width > kHeldRow ? "_long" : "_row");
+}
+
+void launch_argmax(const Call& call, const KernelRow& row, Launches& out) {
+  if (width_of(call.in[0]) < kSplitRow) return launch_rows(call, row, out);
+  const int64_t rows = rows_of(call.in[0]), parts = groups_of(width_of(call.in[0]), kRowPart);
+  out.scratch = rows * parts * 8;  // a key and a place each
+  launch_own(row, out, uint32_t(rows * parts)).function = std::string(row.kernel) + "_part";
+  launch_own(row, out, uint32_t(rows)).function = std::string(row.kernel) + "_last";
+}
+
+void launch_softmax(const Call& call, const KernelRow& row, Launches& out) {
+  constexpr int64_t kLanes = 256;  // of the order
+  if (width_of(call.in[0]) < kSplitRow) return launch_rows(call, row, out);
+  const int64_t rows = rows_of(call.in[0]), parts = groups_of(width_of(call.in[0]), kRowPart);
+  out.scratch = rows * (parts + kLanes + 1) * 4;  // maxima, sums and the greatest of a row
+  launch_own(row, out, uint32_t(rows * parts)).function = "row_maxima";
+  launch_own(row, out, uint32_t(rows * (kLanes / kSumShare))).function = "row_sums";
+  launch_own(row, out, uint32_t(rows * parts)).function = std::string(row.kernel) + "_part";
 }
 
 }  // namespace accel

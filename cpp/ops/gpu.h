@@ -43,7 +43,12 @@ void launch_draws(const Call& call, const KernelRow& row, Launches& out);
 void launch_rows(const Call& call, const KernelRow& row, Launches& out);
 // Sixteen threads a row, sixteen rows a group.
 void launch_rows16(const Call& call, const KernelRow& row, Launches& out);
-// The same, but a group a long row: the function "<kernel>_row", of the same bits.
+// The same, but a group a long row, of the same bits: the function "<kernel>_row", or
+// "<kernel>_long" where the group does not hold the row whole.
 void launch_norms(const Call& call, const KernelRow& row, Launches& out);
+// A group a row. Many share one of kSplitRow elements or more, with the same bits: "<kernel>_part",
+// in front of them or behind them other launches (shaders/argmax.metal, softmax.metal).
+void launch_argmax(const Call& call, const KernelRow& row, Launches& out);
+void launch_softmax(const Call& call, const KernelRow& row, Launches& out);
 
 }  // namespace accel

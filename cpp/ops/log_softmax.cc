@@ -27,7 +27,7 @@ extern const OpDef def_log_softmax = {
         on_gpus({{Backend::cpu, "log_softmax_f32", always, "lane16", "sum in lane16"}},
                 launch_rows16, true),
         {Backend::metal, "log_softmax_long_f32", too_short, "lane256", "sum in lane256"},
-        launch_rows),
+        launch_softmax),
 };
 
 }  // namespace accel

@@ -30,10 +30,11 @@ extern const OpDef def_softmax = {
                "-1"}},
     .infer = infer,
     .params = params,
-    .kernels = with_gpu_row(
-        on_gpus({{Backend::cpu, "softmax_f32", always, "lane16", "sum in lane16"}}, launch_rows16,
-                true),
-        {Backend::metal, "softmax_long_f32", too_short, "lane256", "sum in lane256"}, launch_rows),
+    .kernels =
+        with_gpu_row(on_gpus({{Backend::cpu, "softmax_f32", always, "lane16", "sum in lane16"}},
+                             launch_rows16, true),
+                     {Backend::metal, "softmax_long_f32", too_short, "lane256", "sum in lane256"},
+                     launch_softmax),
 };
 
 }  // namespace accel

@@ -78,6 +78,12 @@ def test_argmax_finds_the_place_that_the_cpu_finds(seed):
     same(argmaxes(np.random.default_rng(seed)))
 
 
+def test_argmax_of_long_rows_finds_it_too(rng):
+    """Whose parts several groups have."""
+    x = np.tile(rows_of_subnormals(rng), (1, 13))
+    same(lambda g: g.output("out", T.argmax(g.port("x", x))))
+
+
 # argmax by comparisons of floats: right where nothing is flushed.
 BY_FLOATS = """
 kernel void argmax_f32(device const float* x [[buffer(0)]], device u32* out [[buffer(1)]],

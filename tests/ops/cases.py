@@ -12,7 +12,7 @@ from cases_attention import ATTENTION
 from cases_few import few_int4_points, few_quant_points, float_points
 from cases_linear import LINEAR as LINEAR_ROWS
 from cases_moe import MOE as MOE_ROWS
-from cases_more import MORE
+from cases_more import LONG_ROWS, MORE
 from cases_narrow import int4_points, quant_points
 
 
@@ -215,10 +215,16 @@ RMS_NORM = Case(
             ((130, 700), "normal", 1e-5),
             ((2, 9001), "normal", 1e-5),
             ((4, 33), "subnormal", 1e-12),
+            ((19, 128), "wide", 1e-6),
+            ((17, 511), "normal", 1e-5),
+            ((2, 512), "negative", 1e-5),
+            ((1, 4096), "normal", 1e-5),
+            ((1, 4097), "normal", 1e-5),
         ]
     )
     + (
         P(In((5, 40), data="row_specials"), In((40,)), eps=1e-5),
+        P(In((5, 600), data="row_specials"), In((600,)), eps=1e-5),
         P(In((2, 9), data="zeros"), In((9,)), eps=1e-5, trivial=True),
     ),
     outside=_rms_norm,
@@ -250,6 +256,7 @@ SOFTMAX = Case(
             ((170, 300), "normal", False),
             ((3, 70), "equal", True),
             ((4, 33), "some_minus_inf", False),
+            *LONG_ROWS,
         ]
     )
     + (
@@ -450,14 +457,25 @@ _ROWS = [
     ((2, 4097), "ties"),
     ((1, 49152), "normal"),
 ]
+# Where many groups of a GPU share a row: from its first part to its last, whole and cut.
+_LONG_ROWS = [
+    ((2, 8192), "ties"),
+    ((3, 9001), "row_specials"),
+    ((2, 8191), "signed_zeros"),
+    ((2, 10240), "negative"),
+    ((2, 3, 8193), "some_minus_inf"),
+    ((1, 16500), "subnormal"),
+]
 ARGMAX = Case(
     "argmax",
     EXACT,
-    tuple(P(In(s, data=d), trivial=s == (1,) or d == "signed_zeros") for s, d in _ROWS)
+    tuple(P(In(s, data=d), trivial=s == (1,) or d == "signed_zeros") for s, d in _ROWS + _LONG_ROWS)
     + (
         P(In((3, 20), data="nan"), trivial=True),
         P(In((3, 20), data="lowest"), trivial=True),
         P(In((3, 20), data="minus_inf"), trivial=True),
+        *(P(In((2, 8200), data=d), trivial=True) for d in ("nan", "lowest", "minus_inf", "equal")),
+        P(In((1, 300007), data="ties")),  # more parts than a group has threads
     ),
 )
 TOP_K = Case(

@@ -106,6 +106,19 @@ CLAMP = Case(
 # ------------------------------------------------------------------ rows
 
 
+# Rows of softmax that many groups of a GPU share: shape, data, whether one value is right.
+LONG_ROWS = [
+    ((1, 8191), "normal", False),  # one group each
+    ((2, 8192), "ties", False),
+    ((3, 8200), "row_specials", False),
+    ((2, 3, 8449), "some_minus_inf", False),
+    ((2, 10240), "at_88", False),
+    ((1, 8300), "minus_inf", True),
+    ((2, 16640), "equal", True),
+    ((1, 200003), "negative", False),  # more steps of a lane than a group holds
+]
+
+
 def _log_softmax(x):
     with np.errstate(invalid="ignore"):
         d = x - x.max(-1, keepdims=True)
@@ -133,6 +146,7 @@ LOG_SOFTMAX = Case(
             ((4, 33), "some_minus_inf", False),
             ((3, 50), "huge", False),
             ((64,), "subnormal", True),
+            *LONG_ROWS,
         ]
     )
     + (
@@ -161,10 +175,15 @@ L2_NORM = Case(
             ((2, 9001), "normal", 1e-5),
             ((4, 33), "subnormal", 1e-12),
             ((37,), "normal", 1e-6),
+            ((19, 511), "wide", 1e-6),
+            ((2, 512), "negative", 1e-5),
+            ((1, 4096), "normal", 1e-5),
+            ((1, 4097), "normal", 1e-5),
         ]
     )
     + (
         P(In((5, 40), data="row_specials"), eps=1e-5),
+        P(In((5, 600), data="row_specials"), eps=1e-5),
         P(In((2, 9), data="huge"), eps=1e-5, trivial=True),
         P(In((2, 9), data="zeros"), eps=1e-5, trivial=True),
     ),
