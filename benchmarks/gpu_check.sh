@@ -7,7 +7,7 @@
 # Python lacks of pybind11, numpy, pytest, pytest-timeout, hypothesis, ml_dtypes, cmake, ninja and NVRTC's package is
 # installed from there. MODEL: a GGUF checkpoint of SmolLM2-135M, for its reference tokens. LIMIT: seconds that a part may take
 # (540). WORKERS: processes of the suites, where pytest-xdist is (1). COMMIT: what the report says where there is no
-# repository. LARGE=1: the step of an 8B model too.
+# repository. LARGE=1: the step of an 8B model too. KERNELS: arguments of gpu_kernels.py.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 out=${OUT:-benchmarks/results/gpu}
@@ -52,13 +52,16 @@ part_sanitize() {
   local tool each=$((limit / 4))
   for tool in memcheck racecheck initcheck synccheck; do
     timeout "$each" compute-sanitizer --tool $tool --error-exitcode 9 "$python" benchmarks/gpu_kernels.py \
-      >"$out/sanitize_$tool.log" 2>&1 || failed+=("sanitize_$tool")
+      ${KERNELS:-} >"$out/sanitize_$tool.log" 2>&1 || failed+=("sanitize_$tool")
     tail -1 "$out/sanitize_$tool.log"
   done
 }
 part_bench() {
   timeout "$limit" "$python" benchmarks/gpu_rows.py ${LARGE:+--large} >"$out/rows.jsonl" 2>"$out/rows.log" || failed+=(rows)
-  timeout "$limit" "$python" benchmarks/gpu_rows.py --serial --rounds 20 >"$out/rows_serial.jsonl" 2>>"$out/rows.log" || failed+=(rows_serial)
+  local form
+  for form in serial plain-edges; do
+    timeout "$limit" "$python" benchmarks/gpu_rows.py --$form --rounds 20 >"$out/rows_$form.jsonl" 2>>"$out/rows.log" || failed+=("rows_$form")
+  done
 }
 part_report() { "$python" benchmarks/gpu_report.py "$out" "$commit"; }
 

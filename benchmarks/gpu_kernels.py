@@ -1,16 +1,19 @@
-"""Runs one case of each kernel on the GPU, for a sanitizer around it: gpu_kernels.py [--list].
+"""Runs one case of each kernel on the GPU, for a sanitizer around it: gpu_kernels.py [--list]
+[--combined].
 
-The cases are those of tests/ops; each is the first that a kernel is chosen for. Nothing is judged
-here but that the runs end.
+The cases are those of tests/ops; each is the first that a kernel is chosen for; behind them each
+launch that does the work of several commands (tests/cuda/pieces.py), with --combined these alone.
+Nothing is judged here but that the runs end.
 """
 
 import sys
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).parent.parent / "tests" / part) for part in ("", "ops")]
+sys.path[:0] = [str(Path(__file__).parent.parent / "tests" / part) for part in ("", "ops", "cuda")]
 
 import accel  # noqa: E402
 import numpy as np  # noqa: E402
+import pieces  # noqa: E402
 from cases import CASES  # noqa: E402
 from runner import record, run  # noqa: E402
 
@@ -18,7 +21,7 @@ from runner import record, run  # noqa: E402
 def main() -> None:
     device = accel.open_cuda(debug_fill=255)
     runtime, seen = accel.Runtime(device), set()
-    for case in CASES:
+    for case in () if "--combined" in sys.argv else CASES:
         for point in case.points:
             graph = record(runtime, case.op, point, np.random.default_rng(7))
             plan = graph.builder.compile()
@@ -29,7 +32,19 @@ def main() -> None:
                 if "--list" not in sys.argv:
                     run(device, graph, plan)
             plan.close()
-    print(f"{len(seen)} kernels ran")
+    for graph in combined(runtime):
+        print(graph.builder.label, flush=True)
+        if "--list" not in sys.argv:
+            run(device, graph)
+    print(f"{len(seen)} kernels ran, and those of runs of commands")
+
+
+def combined(runtime):
+    for dtype in ("f16", "f32"):
+        yield pieces.caches(runtime, dtype)
+    for kind in pieces.KINDS:
+        for size in pieces.sizes(kind):
+            yield pieces.products(runtime, kind, size)
 
 
 if __name__ == "__main__":

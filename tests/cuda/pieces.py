@@ -1,7 +1,7 @@
 """Pieces of a decode step that one launch does (cpp/plan/combine.cc), for every weight and ring."""
 
 import numpy as np
-from accel import F16
+from accel import BF16, F16
 from accel import tensor as T
 from runner import Graph
 
@@ -36,7 +36,7 @@ class Weights:
         if array.dtype == np.uint16:  # the bits of bf16
             name = f"w{self.n}"
             self.graph.ports[name] = array
-            return self.graph.builder.weight(name, T.BF16, array.shape)
+            return self.graph.builder.weight(name, BF16, array.shape)
         return self.graph.port(f"w{self.n}", array, "weight")
 
     def gain(self, width: int):
