@@ -12,7 +12,8 @@ pytestmark = pytest.mark.rules
 
 
 ROW = re.compile(r'\{\s*Backend::(\w+),\s*"(\w+)"')
-FIELD = re.compile(r"(unsigned|int|float|u32|i32|f32)\s+[\w\[\], ]+$")
+# A struct of parameters may stand in another: it is held to the same.
+FIELD = re.compile(r"(unsigned|int|float|u32|i32|f32|\w+Params)\s+[\w\[\], ]+$")
 KERNEL_SOURCES = {"cpu": "cpp/backends/cpu/kernels", "metal": "shaders", "cuda": "shaders"}
 
 
