@@ -12,6 +12,7 @@ pytestmark = pytest.mark.rules
 
 
 ROW = re.compile(r'\{\s*Backend::(\w+),\s*"(\w+)"')
+# A struct of parameters may stand in another: it is held to the same.
 FIELD = re.compile(r"(unsigned|int|float|u32|i32|f32|\w+Params)\s+[\w\[\], ]+$")
 KERNEL_SOURCES = {"cpu": "cpp/backends/cpu/kernels", "metal": "shaders", "cuda": "shaders"}
 
