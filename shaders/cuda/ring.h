@@ -8,6 +8,7 @@
 // groups of 32, and any grid. Weights that do not begin at 16 bytes, or planes not at 4, are read
 // one by one: slower, of the same bits.
 #pragma once
+#include "cuda/edges.h"
 #include "cuda/ring_weights.h"
 #include "shared/params/product.h"
 
@@ -309,6 +310,7 @@ template <class F, class X>
 DEV void nk_unaligned(const X* x, const typename F::W* w, const typename F::P::T* scales,
                       const typename F::P::T* offsets, const float* bias, float* out,
                       const ProductParams& p) {
+  earlier_done();
   const u32 lane = threadIdx.x % 16, apart = gridDim.x * blockDim.x / 16;
   const u64 results = u64(p.M) * p.N, first = (blockIdx.x * blockDim.x + threadIdx.x) / 16;
   // Both halves of a warp go on together, because they exchange.
@@ -343,6 +345,7 @@ DEV void nk_ring(const X* x, const typename F::W* w, const typename F::P::T* sca
   R ring = R::of(w, scales, offsets, K, p.N, room + ring_x_bytes(K, Rows, Depth));
   const u32 lane = ring.lane, place = lane % Threads, own = lane / Threads;
   for (int s = 0; s < Stages - 1; ++s) ring.ask();
+  earlier_done();
 
   u32 slot = 0;
   bool staged = false;

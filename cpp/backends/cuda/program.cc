@@ -82,6 +82,15 @@ void CudaProgram::allocate(const PlanData& plan) {
     table.host = core_->pin(table.bytes);
     tables_.push_back(std::move(table));
   }
+  std::vector<uint8_t> ports(plan.graph.ports.size());
+  for (const PortSlot& slot : plan.slots) ports[size_t(slot.port)] |= uint8_t(slot.written);
+  for (const PortSlot& slot : plan.slots) written_.push_back(ports[size_t(slot.port)]);
+}
+
+// Bound memory of a port that is written is apart from that of every other (bind), and tables are
+// filled before the launch.
+bool CudaProgram::is_written(const Place& place) const {
+  return place.kind == Place::arena || (place.kind == Place::port && written_[size_t(place.index)]);
 }
 
 void CudaProgram::add_launches(const PlanData& plan, int command) {
@@ -94,7 +103,7 @@ void CudaProgram::add_launches(const PlanData& plan, int command) {
   bool first = true;
   for (const Launch& launch : c.launches.list) {
     const Function function = core_->modules().get(launch);
-    Node node = {};
+    Node node{};
     node.function = function.handle;
     std::copy(std::begin(launch.groups), std::end(launch.groups), node.groups);
     node.groups[0] = groups_of(launch, function.handle);
@@ -143,11 +152,13 @@ void CudaProgram::add_arguments(const Function& function, const Command& c, cons
       add_address(device_pointer(scalars_.get()) + CUdeviceptr(scalars) * sizeof(uint32_t));
     } else if (place == SCRATCH) {
       ACCEL_CHECK(c.launches.scratch > 0);
+      if (function.early >> place & 1) node.early = false;
       add_address(device_pointer(scratch_.get()) + CUdeviceptr(c.scratch_offset));
     } else {
       ACCEL_CHECK(place < operands);
       const size_t at = launch.operands.empty() ? place : size_t(launch.operands[place]);
       ACCEL_CHECK(at < c.operands.size());
+      if (function.early >> place & 1 && is_written(c.operands[at])) node.early = false;
       if (c.operands[at].kind != Place::none)
         patches_.push_back({entries_.back() + at, addresses_.size(), nodes_.size()});
       add_address(device_pointer(nothing_.get()));
@@ -190,14 +201,33 @@ CUDA_KERNEL_NODE_PARAMS_v2 CudaProgram::params_of(const Node& node) {
 // Between so many pairs of nodes edges stand directly; above it a node without work joins them.
 static constexpr size_t kMostEdges = 16;
 
+// Behind one launch a node begins beside it, where the device can and `early` allows it; behind
+// several, or a node without work, it begins when they have ended.
+void CudaProgram::add_node(Node& node, const std::vector<CUgraphNode>& before, bool launches) {
+  const Driver& api = core_->api;
+  const bool overlaps = core_->options.overlap && node.early && launches && before.size() == 1;
+  const CUDA_KERNEL_NODE_PARAMS_v2 params = params_of(node);
+  check(api.GraphAddKernelNode(&node.node, graph_.graph, before.data(),
+                               overlaps ? 0 : before.size(), &params),
+        "cuGraphAddKernelNode", *core_);
+  if (!overlaps) return;
+  CUgraphEdgeData edge = {};
+  edge.from_port = CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC;
+  edge.type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC;
+  check(api.GraphAddDependencies(graph_.graph, before.data(), &node.node, &edge, 1),
+        "cuGraphAddDependencies", *core_);
+}
+
 void CudaProgram::make_graph() {
   const Driver& api = core_->api;
   graph_.context = context_;
   check(api.GraphCreate(&graph_.graph, 0), "cuGraphCreate", *core_);
   std::vector<CUgraphNode> before, now;
+  bool launches = true;  // are those in `before`
   for (size_t i = 0; i < nodes_.size(); ++i) {
     if (i && (nodes_[i].barrier || core_->options.serial)) {
       before = std::exchange(now, {});
+      launches = true;
       size_t end = i + 1;
       while (end < nodes_.size() && !nodes_[end].barrier && !core_->options.serial) ++end;
       if (before.size() > 1 && before.size() * (end - i) > kMostEdges) {
@@ -205,12 +235,10 @@ void CudaProgram::make_graph() {
         check(api.GraphAddEmptyNode(&join, graph_.graph, before.data(), before.size()),
               "cuGraphAddEmptyNode", *core_);
         before = {join};
+        launches = false;
       }
     }
-    const CUDA_KERNEL_NODE_PARAMS_v2 params = params_of(nodes_[i]);
-    check(api.GraphAddKernelNode(&nodes_[i].node, graph_.graph, before.data(), before.size(),
-                                 &params),
-          "cuGraphAddKernelNode", *core_);
+    add_node(nodes_[i], before, launches);
     now.push_back(nodes_[i].node);
   }
   check(api.GraphInstantiateWithFlags(&graph_.exec, graph_.graph, 0), "cuGraphInstantiate", *core_);

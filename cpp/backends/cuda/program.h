@@ -34,7 +34,8 @@ class CudaProgram : public Program {
     size_t argument, arguments;  // of arguments_
     CUgraphNode node = nullptr;
     int command;
-    bool barrier;  // waits for the launches before it
+    bool barrier;       // waits for the launches before it
+    bool early = true;  // may begin beside the launch before it: what it reads then is not written
   };
   // An address among the arguments that comes from the operand table.
   struct Patch {
@@ -65,7 +66,10 @@ class CudaProgram : public Program {
   void add_check(const PlanData& plan, int command);
   void leave_out_barrier();
   void allocate(const PlanData& plan);
+  // Whether a command of the plan writes there.
+  bool is_written(const Place& place) const;
   CUDA_KERNEL_NODE_PARAMS_v2 params_of(const Node& node);
+  void add_node(Node& node, const std::vector<CUgraphNode>& before, bool launches);
   void make_graph();
   bool fills() const { return core_->options.debug_fill >= 0; }
 
@@ -96,6 +100,7 @@ class CudaProgram : public Program {
   std::vector<size_t> first_patch_;  // by command, then their number
   std::vector<void*> seen_;          // the table of the run before
   std::vector<uint8_t> stale_;       // by node: its parameters are others than the graph has
+  std::vector<uint8_t> written_;     // by slot: a command writes to its port
   std::vector<std::optional<Check>> checks_;  // by command; empty without check=True
   std::vector<int> scalar_index_;             // by word of the scalars: of the declared ones, or -1
   std::vector<uint32_t> sent_;                // scalars that the device has
