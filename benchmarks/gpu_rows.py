@@ -1,4 +1,5 @@
-"""First figures of a GPU, one JSON object a line: gpu_rows.py [--rounds N] [--large] [--serial].
+"""First figures of a GPU, one JSON object a line: gpu_rows.py [--rounds N] [--large] [--serial]
+[--plain-edges].
 
 * submit: what plan.submit of prepared bindings costs the calling thread;
 * step: a decode step over zeros in the widths of SmolLM2-135M and, with --large, of an 8B model,
@@ -124,8 +125,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=50)
     parser.add_argument("--large", action="store_true", help="with the step of an 8B model")
     parser.add_argument("--serial", action="store_true", help="each launch waits for the last")
+    parser.add_argument("--plain-edges", action="store_true", help="no launch begins early")
     options = parser.parse_args()
-    device = accel.open_cuda(serial=options.serial)
+    device = accel.open_cuda(serial=options.serial, overlap=not options.plain_edges)
     say(bench="device", name=device.info.name, isa=device.info.isa, **device.info.limits)
     plan = narrow_plan(accel.Runtime(device))
     bound, _ = bind(plan, device)

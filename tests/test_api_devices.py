@@ -47,6 +47,7 @@ def test_enumerate_and_open():
         (lambda: accel.open_cuda(debug_fill=256), accel.AttrError, "debug_fill is 256"),
         (lambda: accel.open_cuda(lose_at=0), accel.AttrError, "lose_at is 0"),
         (lambda: accel.open_cuda(serial=1), TypeError, "serial is an int"),
+        (lambda: accel.open_cuda(overlap=0), TypeError, "overlap is an int"),
         (lambda: accel.open_cpu(isa="sse9"), accel.UnsupportedError, "sse9"),
         (lambda: accel.open_cpu(isa=""), accel.AttrError, "isa is ''"),
         (lambda: accel.open_cpu(isa=2), TypeError, "isa is an int"),

@@ -25,7 +25,8 @@ else()
 endif()
 file(GLOB cuda_shaders CONFIGURE_DEPENDS shaders/*.metal shaders/*.h shaders/shared/*.h shaders/shared/*/*.h shaders/cuda/*
      tools/mslc/*.py)
-add_custom_command(OUTPUT ${cuda_kernels} VERBATIM DEPENDS ${cuda_shaders} tools/cuda_shaders.py tools/embed_shaders.py
+add_custom_command(OUTPUT ${cuda_kernels} VERBATIM DEPENDS ${cuda_shaders} tools/cuda_shaders.py tools/ptx_waits.py
+  tools/embed_shaders.py
   COMMENT "PTX of the shaders" COMMAND ${Python_EXECUTABLE} ${CMAKE_SOURCE_DIR}/tools/cuda_shaders.py ${cuda_options})
 
 file(GLOB cuda_sources CONFIGURE_DEPENDS cpp/backends/cuda/*.cc)

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import embed_shaders
+import ptx_waits
 
 sys.path.insert(0, str(Path(__file__).resolve().parent / "mslc"))
 import to_cuda  # noqa: E402
@@ -201,16 +202,32 @@ def lowered(ptx: str) -> str:
 
 
 def split(name: str, ptx: str) -> dict[str, str]:
-    """{function: PTX of it alone}, so that a driver compiles what a plan uses and no more."""
-    lines = (line.split("//")[0].strip() for line in ptx.splitlines())
+    """{function: PTX of it alone}, so that a driver compiles what a plan uses and no more. Of its
+    comments only those stay that say where it waits."""
+    lines = (line.strip() for line in ptx.splitlines())
+    lines = (line if line in ptx_waits.SEEN else line.split("//")[0].strip() for line in lines)
     head, *entries = "".join(f"{line}\n" for line in lines if line).split(".visible .entry ")
     if not HEAD.fullmatch(head) or any(e[e.rindex("\n}\n") + 3 :] for e in entries):
         raise SystemExit(f"{name}: the PTX has something outside its functions")
     out = {}
     for e in entries:
         own = GIVEN.sub(lambda m, e=e: m[0] if re.search(rf"\b{m[1]}\b", e) else "", head)
-        out[e[: e.index("(")]] = lowered(f"{own}.visible .entry {e}")
+        function = e[: e.index("(")]
+        try:
+            e = ptx_waits.marked(e)
+        except ptx_waits.Refused as error:
+            raise SystemExit(f"{name}: {function} {error}") from None
+        out[function] = lowered(f"{own}.visible .entry {e}")
     return out
+
+
+def early_places(name: str, function: str, ptx: str, places: list[int]) -> list[int]:
+    """The places of operands that a function reads before it waits for earlier grids."""
+    try:
+        entry = ptx.split(".visible .entry ")[1]
+        return sorted(ptx_waits.early_places(function, entry, places))
+    except ptx_waits.Refused as error:
+        raise SystemExit(f"{name}: {function} {error}") from None
 
 
 def params_bytes(function: str, ptx: str) -> int:
@@ -237,7 +254,8 @@ def embedded(found: list, ptx: list[str], version: str, why: str = "") -> str:
     modules, places, functions = [], [], []
     for function, (name, own, listed) in sorted(rows.items()):
         size = params_bytes(function, own)
-        numbers = ", ".join(map(str, (len(modules), len(places), len(listed), size)))
+        early = sum(1 << place for place in early_places(name, function, own, listed))
+        numbers = ", ".join(map(str, (len(modules), len(places), len(listed), size, early)))
         functions.append(f'{{"{function}", {numbers}}},')
         modules.append(f'{{"{name}",\n{embed_shaders.quoted(own)}}},')
         places += listed
@@ -249,7 +267,7 @@ def embedded(found: list, ptx: list[str], version: str, why: str = "") -> str:
             "};",
             "static const uint8_t kPlaces[] = {" + ", ".join(map(str, places or [0])) + "};",
             "static const CudaFunction kFunctions[] = {",
-            *(functions or ['{"", 0, 0, 0, 0},']),
+            *(functions or ['{"", 0, 0, 0, 0, 0},']),
             "};",
             f'static const char kDigest[] = "{digest.hexdigest() if found else ""}";',
             f'static const char kAbsent[] = "{why}";',

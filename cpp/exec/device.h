@@ -294,6 +294,9 @@ struct CudaOptions {
   bool check = false;   // as of Metal
   int64_t lose_at = 0;  // as of the CPU
   bool serial = false;  // every launch waits for the one before it, also where the plan needs none
+  // A launch may begin, and prepare, beside the one that it waits for, where the device can; where
+  // not, the device's notes say why. No bit changes.
+  bool overlap = true;
 };
 // Throws no_adapter where there is none, or where the build holds no CUDA backend or no kernels.
 DevicePtr open_cuda(const CudaOptions& options = {});

@@ -110,6 +110,7 @@ def open_cuda(
     debug_fill: int | None = None,
     lose_at: int | None = None,
     serial: bool = False,
+    overlap: bool = True,
 ) -> Device: ...
 def open_best(
     prefer: Sequence[str] = ("metal", "cuda", "cpu"),

@@ -27,7 +27,7 @@ def library() -> ctypes.CDLL:
     lib.fakecuda_calls.argtypes = [ctypes.c_char_p]
     for name in ("calls", "faults"):
         getattr(lib, f"fakecuda_{name}").restype = ctypes.c_long
-    for name in ("live", "fault", "failed", "ran"):
+    for name in ("live", "fault", "failed", "ran", "module"):
         getattr(lib, f"fakecuda_{name}_text").restype = ctypes.c_char_p
     return lib
 

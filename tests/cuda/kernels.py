@@ -16,6 +16,7 @@ import pytest
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "tools"))
 import cuda_shaders
+import ptx_waits  # noqa: F401
 
 ROOT = Path(__file__).resolve().parents[2]
 CXX = os.environ.get("CXX", "c++")
@@ -36,6 +37,7 @@ class Kernel(NamedTuple):
     places: list[int]
     params: int  # bytes of the struct, 0 for none
     threads: int  # of a group, at most
+    early: list[int]  # the places whose memory it reads before it waits for earlier grids
 
 
 @cache
@@ -61,7 +63,9 @@ def table(architecture: str = cuda_shaders.ARCHITECTURE) -> dict[str, Kernel]:
             threads = int(re.search(r"^\.maxntid (\d+)", ptx, re.M)[1])
             size = cuda_shaders.params_bytes(function, ptx)
             assert function not in out
-            out[function] = Kernel(name, ptx, listed[function], size, threads)
+            places = listed[function]
+            early = cuda_shaders.early_places(name, function, ptx, places)
+            out[function] = Kernel(name, ptx, places, size, threads, early)
     return out
 
 

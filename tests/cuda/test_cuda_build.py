@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from .kernels import CACHE, CXX, NVRTC, ROOT, cuda_shaders, made, needs_nvrtc, table
+from .kernels import CACHE, CXX, NVRTC, ROOT, cuda_shaders, made, needs_nvrtc, ptx_waits, table
 
 to_cuda = cuda_shaders.to_cuda
 TOOL = ROOT / "tools" / "cuda_shaders.py"
@@ -30,13 +30,14 @@ def test_the_data_are_the_table_sorted_and_the_same_twice(tmp_path):
         build(tmp_path / name, "--cache", CACHE, "--nvrtc", NVRTC.parent)
         texts.append((tmp_path / name).read_text())
     assert texts[0] == texts[1]
-    rows = re.findall(r'^\{"(\w+)", (\d+), (\d+), (\d+), (\d+)\},$', texts[0], re.M)
+    rows = re.findall(r'^\{"(\w+)", (\d+), (\d+), (\d+), (\d+), (\d+)\},$', texts[0], re.M)
     assert [r[0] for r in rows] == sorted(table())
     places = [int(p) for p in re.search(r"kPlaces\[\] = \{(.*)\}", texts[0])[1].split(",")]
     modules = re.findall(r'^\{"([\w./]+)",$', texts[0], re.M)
     for name, *numbers in rows:
-        module, first, count, size = map(int, numbers)
+        module, first, count, size, early = map(int, numbers)
         kernel = table()[name]
+        assert early == sum(1 << place for place in kernel.early)
         assert places[first : first + count] == kernel.places == sorted(kernel.places)
         assert (modules[module], size) == (kernel.file, kernel.params)
     assert texts[0].count(".visible .entry ") == len(rows)
@@ -48,7 +49,7 @@ def test_without_nvrtc_the_data_say_why(tmp_path):
     build(tmp_path / "a.inc", "--nvrtc", tmp_path)
     text = (tmp_path / "a.inc").read_text()
     assert f"made without NVRTC (package {cuda_shaders.PACKAGE})" in text
-    assert '{"", ""},' in text and '{"", 0, 0, 0, 0},' in text and 'kDigest[] = "";' in text
+    assert '{"", ""},' in text and '{"", 0, 0, 0, 0, 0},' in text and 'kDigest[] = "";' in text
     build(tmp_path / "b.inc", "--absent", "ACCEL_CUDA=OFF")
     assert 'kAbsent[] = "ACCEL_CUDA=OFF";' in (tmp_path / "b.inc").read_text()
 
@@ -79,6 +80,74 @@ def test_ptx_with_later_words_keeps_its_version():
     assert "pragma" not in cuda_shaders.split("x", PTX % hint)["f"]
     later = cuda_shaders.split("x", PTX % "ld.global.L1::evict_last.f32 %f1, [%rd1];")
     assert later["f"].startswith(".version 8.8\n")
+
+
+def flow(*lines: str) -> str:
+    """A kernel of place 0, a weight of place 1 and its parameters, which waits at "wait"."""
+    head = "f(\n.param .u64 f_param_0,\n.param .u64 f_param_1,\n.param .align 4 .b8 f_param_2[8]\n)"
+    named = {"wait": ptx_waits.WAIT, "start": ptx_waits.START}
+    body = ["ld.param.u64 %rd0, [f_param_0];", "ld.param.u64 %rd1, [f_param_1];"]
+    body += [named.get(line, line) for line in lines]
+    return "\n".join([head, ".maxntid 32, 1, 1", "{", ".reg .b64 %rd<9>;", *body, "}", ""])
+
+
+def early(*lines: str) -> set[int]:
+    return ptx_waits.early_places("f", flow(*lines), [0, 5, 27])
+
+
+READ = "ld.global.f32 %f1, [%rd2];"
+
+
+def test_what_a_kernel_reads_before_it_waits_is_found():
+    assert early("wait", READ, "st.global.f32 [%rd0], %f1;", "ret;") == set()
+    assert early("cvta.to.global.u64 %rd2, %rd1;", READ, "wait", "ret;") == {5}
+    # Through a copy to shared memory, a choice, a loop and a scope of its own.
+    copy = "cp.async.cg.shared.global [%r1], [%rd2], 16;"
+    assert early("add.s64 %rd2, %rd1, %rd0;", copy, "wait", "ret;") == {0, 5}
+    assert early("selp.b64 %rd2, %rd1, %rd0, %p1;", copy, "wait", "ret;") == {0, 5}
+    loop = ["$L_1:", "mov.u64 %rd2, %rd3;", READ, "add.s64 %rd3, %rd1, 4;", "@%p1 bra $L_1;"]
+    assert early(*loop, "wait", "ret;") == {5}
+    assert early("{.reg .b64 a;", "mov.b64 a, %rd1;", "ld.f32 %f1, [a];}", "wait", "ret;") == {5}
+    assert early("ld.param.u32 %r1, [f_param_2+4];", "mad.wide.u32 %rd2, %r1, 4, %rd1;", READ,
+                 "wait", "ret;") == {5}  # fmt: skip
+    # Behind the wait on another way, in front of it in the text.
+    apart = ["@%p1 bra $L_2;", "wait", "$L_1:", "ld.global.f32 %f1, [%rd0];", "ret;"]
+    assert early(*apart, "$L_2:", "wait", "bra.uni $L_1;") == set()
+
+
+UNWAITED = [
+    ("a way around", ["@%p1 bra $L_1;", "wait", "$L_1:", "ret;"], "ends without a wait"),
+    ("an early end", ["@%p1 ret;", "wait", "ret;"], "ends without a wait"),
+    ("a condition", ["@%p1 " + "accel.wait;", "wait", "ret;"], "waits on a condition"),
+    ("a store", ["st.global.f32 [%rd0], %f1;", "wait", "ret;"], "writes or does"),
+    ("a store of any address", ["st.f32 [%rd0], %f1;", "wait", "ret;"], "writes or does"),
+    ("an atomic", ["atom.global.add.u32 %r1, [%rd0], 1;", "wait", "ret;"], "writes or does"),
+    ("a reduction", ["red.global.add.u32 [%rd0], 1;", "wait", "ret;"], "writes or does"),
+    ("no operand", ["ld.global.f32 %f1, [%rd7];", "wait", "ret;"], "from no operand"),
+    ("a table of ways",
+     ["$L_t:", ".branchtargets $L_1, $L_2;", "brx.idx %r1, $L_t;",
+      "$L_1:", "wait", "$L_2:", "ret;"],
+     "ends without a wait"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("what", "lines", "message"), UNWAITED)
+def test_a_kernel_that_does_too_much_before_it_waits_is_refused(what, lines, message):
+    with pytest.raises(ptx_waits.Refused, match=message):
+        early(*lines)
+
+
+def test_a_kernel_without_a_wait_gets_one_in_front_of_all():
+    entry = flow(READ, "ret;")
+    assert ptx_waits.marked(entry) == entry.replace(
+        "%rd<9>;\n", f"%rd<9>;\n{ptx_waits.START}\n{ptx_waits.WAIT}\n"
+    )
+    assert ptx_waits.marked(flow("wait", "ret;")) == flow("wait", "ret;")
+    with pytest.raises(ptx_waits.Refused, match="does not wait"):
+        ptx_waits.marked(flow("start", "ret;"))
+    with pytest.raises(SystemExit, match="x: f ends without a wait"):
+        places = ["@%p1 ret;", f"{ptx_waits.WAIT}\nret;"]
+        cuda_shaders.early_places("x", "f", PTX % "\n".join(places), [0, 27])
 
 
 def test_ptx_is_refused_that_has_more_than_functions_or_two_structs():

@@ -17,7 +17,8 @@ from cases_attention import paged
 from conftest import open_runtime
 from runner import Graph, record
 
-from .kernels import CXX, NVRTC, code_of, cuda_shaders, made, needs_nvrtc, table
+from .kernels import CXX, NVRTC, code_of, cuda_shaders, made, needs_nvrtc, ptx_waits, table
+from .overlap import overlapped
 
 pytestmark = [needs_nvrtc, pytest.mark.rules, pytest.mark.timeout(900)]
 PARAMS, SCALARS, SCRATCH = 27, 28, 29
@@ -254,6 +255,38 @@ WIDE = {
 @pytest.mark.parametrize("name", WIDE)
 def test_reads_of_four_stay_one_load(name):
     assert WIDE[name] in table()[name].ptx
+
+
+# ---------------------------------------------------------------- where kernels wait
+
+
+def test_every_kernel_waits_and_before_that_reads_weights_at_most():
+    """That no way goes around the wait, and that nothing is written before, is what the build
+    refuses (ptx_waits.early_places); here is who begins early at all."""
+    for name, kernel in table().items():
+        entry = kernel.ptx.split(".visible .entry ")[1]
+        first = [one.text for one in ptx_waits.before_wait(entry)]
+        if "_ring_" not in name:
+            assert entry.count(ptx_waits.WAIT) == 1 and first == ["accel.start"], name
+            assert kernel.early == [], name
+            continue
+        assert "accel.start" not in first, name  # one ring ahead, and no more
+        weights = {1, 2, 3}
+        if name.endswith("_fused"):  # of up to three products (cpp/ops/fused_product.h)
+            weights = {place + 4 * part for place in (3, 4, 5) for part in range(3)}
+        assert len(first) > 20 and kernel.early and set(kernel.early) <= weights, name
+
+
+@pytest.mark.skipif(not shutil.which("ptxas"), reason="the assembler of a CUDA toolkit")
+@pytest.mark.parametrize("architecture", ["sm_90", "sm_100"])
+def test_an_assembler_takes_the_text_of_nodes_that_overlap(architecture, tmp_path):
+    chosen = {kernel.file: name for name, kernel in table().items()}
+    for name in chosen.values():
+        path = tmp_path / f"{name}.ptx"
+        path.write_text(text := overlapped(table()[name].ptx))
+        assert text.startswith(".version 7.8\n.target sm_90\n") and ".nc" not in text
+        command = ["ptxas", f"-arch={architecture}", path, "-o", tmp_path / "out"]
+        assert subprocess.run(command, capture_output=True).returncode == 0, name
 
 
 # ---------------------------------------------------------------- errors

@@ -31,6 +31,10 @@ struct CUDA_KERNEL_NODE_PARAMS_v2 {
   CUkernel kern;
   CUcontext ctx;
 };
+struct CUgraphEdgeData {
+  unsigned char from_port, to_port, type, reserved[5];
+};
+static_assert(sizeof(CUgraphEdgeData) == 8, "as the driver has it");
 
 enum : CUresult {
   CUDA_SUCCESS = 0,
@@ -69,6 +73,12 @@ enum : unsigned {
   CU_EVENT_BLOCKING_SYNC = 1,
   CU_EVENT_DISABLE_TIMING = 2,
   CU_MEMHOSTALLOC_PORTABLE = 1,
+};
+// Of edges: when all groups of the kernel in front have let the next one start, or have ended; and
+// that the kernel behind waits by itself for the end of the one in front.
+enum : unsigned char {
+  CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC = 1,
+  CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC = 1,
 };
 
 // F(name without "cu", suffix of the symbol, parameters)
@@ -124,10 +134,15 @@ enum : unsigned {
     (CUgraphExec, CUgraphNode, const CUDA_KERNEL_NODE_PARAMS_v2*))                               \
   F(GraphLaunch, , (CUgraphExec, CUstream))                                                      \
   F(GraphExecDestroy, , (CUgraphExec))
+// Null where the driver is older than they are: of CUDA 12.3.
+#define ACCEL_CUDA_LATER_FUNCTIONS(F) \
+  F(GraphAddDependencies, _v2,        \
+    (CUgraph, const CUgraphNode*, const CUgraphNode*, const CUgraphEdgeData*, size_t))
 
 struct Driver {
 #define ACCEL_CUDA_MEMBER(name, suffix, parameters) CUresult(*name) parameters;
   ACCEL_CUDA_FUNCTIONS(ACCEL_CUDA_MEMBER)
+  ACCEL_CUDA_LATER_FUNCTIONS(ACCEL_CUDA_MEMBER)
 #undef ACCEL_CUDA_MEMBER
 };
 

@@ -38,7 +38,7 @@ class Core : public WorkerHost {
   static constexpr int64_t kSpinNs = 2000000;
   const Driver& api;
   const CUdevice device;
-  const CudaOptions options;
+  const CudaOptions options;  // overlap: only where the device can
 
  private:
   std::mutex mutex_;

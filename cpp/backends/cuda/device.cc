@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "backends/cuda/errors.h"
+#include "backends/cuda/overlap.h"
 #include "backends/cuda/program.h"
 #include "backends/cuda/transfer.h"
 #include "exec/fork.h"
@@ -51,6 +52,8 @@ class Asking {
     i.level = "cuda";
     i.isa = "sm_" + std::to_string(capability);
     i.capabilities = {"queues", "simd_groups"};
+    if (plain_edges_because(api_, capability, version).empty())
+      i.capabilities.insert(i.capabilities.begin(), "overlap");
     i.limits = {{"alignment", kAlign},
                 {"compute_capability", capability},
                 {"driver", version},
@@ -109,8 +112,12 @@ std::vector<Gpu> gpus(std::vector<ProbeNote>& notes) {
 
 class CudaDevice : public WorkerDevice {
  public:
-  CudaDevice(std::shared_ptr<Core> core, DeviceInfo info)
-      : WorkerDevice(std::move(info), core), core_(std::move(core)) {}
+  // plain_edges: why nodes do not overlap though they were to.
+  CudaDevice(std::shared_ptr<Core> core, DeviceInfo info, const std::string& plain_edges)
+      : WorkerDevice(std::move(info), core), core_(std::move(core)) {
+    if (!plain_edges.empty()) notes_.push_back({"cuda", "overlap", plain_edges});
+  }
+  std::vector<ProbeNote> notes() const override { return notes_; }
 
   Limits limits() const override {
     Limits l;
@@ -165,6 +172,7 @@ class CudaDevice : public WorkerDevice {
   }
 
   const std::shared_ptr<Core> core_;
+  std::vector<ProbeNote> notes_;
   std::shared_ptr<Stream> default_stream_;  // follows the worker of the default queue
 };
 
@@ -194,9 +202,15 @@ DevicePtr open_cuda(const CudaOptions& options) {
   watch_forks();
   cuda::Absence absence;
   const cuda::Driver& api = *cuda::driver(&absence);
+  CudaOptions used = options;
+  std::string plain_edges;
+  if (options.overlap)
+    plain_edges = cuda::plain_edges_because(api, cuda::limit(gpu.info, "compute_capability"),
+                                            cuda::limit(gpu.info, "driver"));
+  if (!plain_edges.empty()) used.overlap = false;
   auto core =
-      std::make_shared<cuda::Core>(api, gpu.device, options, cuda::limit(gpu.info, "max_bytes"));
-  return std::make_shared<cuda::CudaDevice>(std::move(core), gpu.info);
+      std::make_shared<cuda::Core>(api, gpu.device, used, cuda::limit(gpu.info, "max_bytes"));
+  return std::make_shared<cuda::CudaDevice>(std::move(core), gpu.info, plain_edges);
 }
 
 }  // namespace accel

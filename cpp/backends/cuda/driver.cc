@@ -18,14 +18,17 @@ static bool load(Driver& api, Absence& absence) {
     absence = {"load", why ? why : std::string(kLibrary) + " was not found"};
     return false;
   }
-  const auto find = [&](auto& function, const char* name) {
+  const auto find = [&](auto& function, const char* name, bool needed) {
     function = reinterpret_cast<std::decay_t<decltype(function)>>(dlsym(library, name));
-    if (!function && absence.why.empty())
+    if (!function && needed && absence.why.empty())
       absence = {"load", std::string(kLibrary) + " lacks " + name +
                              ": the driver is too old and must be of CUDA 12.0 or newer"};
   };
-#define ACCEL_CUDA_FIND(name, suffix, parameters) find(api.name, "cu" #name #suffix);
+#define ACCEL_CUDA_FIND(name, suffix, parameters) find(api.name, "cu" #name #suffix, true);
   ACCEL_CUDA_FUNCTIONS(ACCEL_CUDA_FIND)
+#undef ACCEL_CUDA_FIND
+#define ACCEL_CUDA_FIND(name, suffix, parameters) find(api.name, "cu" #name #suffix, false);
+  ACCEL_CUDA_LATER_FUNCTIONS(ACCEL_CUDA_FIND)
 #undef ACCEL_CUDA_FIND
   return absence.why.empty();
 }

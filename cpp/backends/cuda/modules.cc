@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include "backends/cuda/errors.h"
+#include "backends/cuda/overlap.h"
 #include "exec/fork.h"
 
 namespace accel::cuda {
@@ -18,6 +19,7 @@ struct CudaModule {
 struct CudaFunction {
   const char* name;
   int module, first_place, places, params_bytes;
+  uint32_t early;
 };
 #include "cuda_shaders.inc"
 }  // namespace built
@@ -57,8 +59,9 @@ CUmodule Modules::load(int module) {
   int options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
   void* values[] = {log.data(), reinterpret_cast<void*>(log.size())};
   CUmodule made = nullptr;
-  const CUresult result =
-      core_.api.ModuleLoadDataEx(&made, built::kModules[module].ptx, 2, options, values);
+  std::string ptx = built::kModules[module].ptx;
+  if (core_.options.overlap) ptx = overlapped(std::move(ptx));
+  const CUresult result = core_.api.ModuleLoadDataEx(&made, ptx.c_str(), 2, options, values);
   if (result == CUDA_ERROR_OUT_OF_MEMORY || is_sticky(result))
     throw error_of(result, "cuModuleLoadDataEx", core_);
   if (result)
@@ -92,6 +95,7 @@ Function Modules::get(const Launch& launch) {
   f.places = built::kPlaces + row.first_place;
   f.n_places = row.places;
   f.params_bytes = row.params_bytes;
+  f.early = row.early;
   const char* const file = built::kModules[row.module].name;
   const auto refuse = [&](CUresult result, const char* call) {
     if (result == CUDA_ERROR_OUT_OF_MEMORY || is_sticky(result))

@@ -23,6 +23,7 @@ struct Function {
   const uint8_t* places = nullptr;
   int n_places = 0;
   int64_t params_bytes = 0;
+  uint32_t early = 0;  // bit p: it reads memory of place p before it waits for earlier kernels
 };
 
 class Modules {

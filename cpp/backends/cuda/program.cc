@@ -84,6 +84,15 @@ void CudaProgram::allocate(const PlanData& plan) {
     table.host = core_->pin(table.bytes);
     tables_.push_back(std::move(table));
   }
+  std::vector<uint8_t> ports(plan.graph.ports.size());
+  for (const PortSlot& slot : plan.slots) ports[size_t(slot.port)] |= uint8_t(slot.written);
+  for (const PortSlot& slot : plan.slots) written_.push_back(ports[size_t(slot.port)]);
+}
+
+// Bound memory of a port that is written is apart from that of every other (bind), and tables are
+// filled before the launch.
+bool CudaProgram::is_written(const Place& place) const {
+  return place.kind == Place::arena || (place.kind == Place::port && written_[size_t(place.index)]);
 }
 
 void CudaProgram::add_launches(const PlanData& plan, int command) {
@@ -99,7 +108,7 @@ void CudaProgram::add_launches(const PlanData& plan, int command) {
     Node node = node_of(function, launch, command);
     node.barrier = first ? c.barrier_before : launch.waits;
     first = false;
-    add_arguments(plan, function, command, launch, scalars);
+    add_arguments(plan, function, command, launch, node, scalars);
     node.arguments = pending_.size() - node.argument;
     nodes_.push_back(node);
   }
@@ -107,7 +116,7 @@ void CudaProgram::add_launches(const PlanData& plan, int command) {
 
 CudaProgram::Node CudaProgram::node_of(const Function& function, const Launch& launch,
                                        int command) {
-  Node node = {};
+  Node node{};
   node.function = function.handle;
   std::copy(std::begin(launch.groups), std::end(launch.groups), node.groups);
   node.groups[0] = groups_of(launch, function.handle);
@@ -131,7 +140,8 @@ void CudaProgram::add_combined(const PlanData& plan, const Combined& combined, b
     ACCEL_CHECK(place < combined.operands.size());
     const auto [command, operand] = combined.operands[place];
     if (command < 0) add_address(device_pointer(nothing_.get()));
-    else add_operand(plan, command, size_t(operand));
+    else if (add_operand(plan, command, size_t(operand)) && function.early >> place & 1)
+      node.early = false;
   }
   node.arguments = pending_.size() - node.argument;
   in_graph_.push_back(nodes_.size());
@@ -190,14 +200,16 @@ void CudaProgram::add_address(CUdeviceptr address) {
   addresses_.push_back(address);
 }
 
-// The address of an operand, which each run looks up; an absent one has nothing.
-void CudaProgram::add_operand(const PlanData& plan, int command, size_t operand) {
+// The address of an operand, which each run looks up; an absent one has nothing. True for memory
+// that a command of the plan writes.
+bool CudaProgram::add_operand(const PlanData& plan, int command, size_t operand) {
   const Command& c = plan.commands[size_t(command)];
   ACCEL_CHECK(operand < c.operands.size());
   if (c.operands[operand].kind != Place::none)
     patches_.push_back(
         {command, entries_[size_t(command)] + operand, addresses_.size(), nodes_.size()});
   add_address(device_pointer(nothing_.get()));
+  return is_written(c.operands[operand]);
 }
 
 void CudaProgram::add_params(const Function& function, const std::vector<uint32_t>& words,
@@ -211,7 +223,7 @@ void CudaProgram::add_params(const Function& function, const std::vector<uint32_
 }
 
 void CudaProgram::add_arguments(const PlanData& plan, const Function& function, int command,
-                                const Launch& launch, int64_t scalars) {
+                                const Launch& launch, Node& node, int64_t scalars) {
   const Command& c = plan.commands[size_t(command)];
   const size_t operands = launch.operands.empty() ? c.operands.size() : launch.operands.size();
   for (int i = 0; i < function.n_places; ++i) {
@@ -223,10 +235,12 @@ void CudaProgram::add_arguments(const PlanData& plan, const Function& function, 
       add_address(device_pointer(scalars_.get()) + CUdeviceptr(scalars) * sizeof(uint32_t));
     } else if (place == SCRATCH) {
       ACCEL_CHECK(c.launches.scratch > 0);
+      if (function.early >> place & 1) node.early = false;
       add_address(device_pointer(scratch_.get()) + CUdeviceptr(c.scratch_offset));
     } else {
       ACCEL_CHECK(place < operands);
-      add_operand(plan, command, launch.operands.empty() ? place : size_t(launch.operands[place]));
+      const size_t at = launch.operands.empty() ? place : size_t(launch.operands[place]);
+      if (add_operand(plan, command, at) && function.early >> place & 1) node.early = false;
     }
   }
 }
@@ -266,17 +280,36 @@ CUDA_KERNEL_NODE_PARAMS_v2 CudaProgram::params_of(const Node& node) {
 // Between so many pairs of nodes edges stand directly; above it a node without work joins them.
 static constexpr size_t kMostEdges = 16;
 
+// Behind one launch a node begins beside it, where the device can and `early` allows it; behind
+// several, or a node without work, it begins when they have ended.
+void CudaProgram::add_node(Node& node, const std::vector<CUgraphNode>& before, bool launches) {
+  const Driver& api = core_->api;
+  const bool overlaps = core_->options.overlap && node.early && launches && before.size() == 1;
+  const CUDA_KERNEL_NODE_PARAMS_v2 params = params_of(node);
+  check(api.GraphAddKernelNode(&node.node, graph_.graph, before.data(),
+                               overlaps ? 0 : before.size(), &params),
+        "cuGraphAddKernelNode", *core_);
+  if (!overlaps) return;
+  CUgraphEdgeData edge = {};
+  edge.from_port = CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC;
+  edge.type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC;
+  check(api.GraphAddDependencies(graph_.graph, before.data(), &node.node, &edge, 1),
+        "cuGraphAddDependencies", *core_);
+}
+
 void CudaProgram::make_graph() {
   const Driver& api = core_->api;
   graph_.context = context_;
   check(api.GraphCreate(&graph_.graph, 0), "cuGraphCreate", *core_);
   std::vector<CUgraphNode> before, now;
+  bool launches = true;  // are those in `before`
   const auto starts = [&](size_t i) {
     return nodes_[in_graph_[i]].barrier || core_->options.serial;
   };
   for (size_t i = 0; i < in_graph_.size(); ++i) {
     if (i && starts(i)) {
       before = std::exchange(now, {});
+      launches = true;
       size_t end = i + 1;
       while (end < in_graph_.size() && !starts(end)) ++end;
       if (before.size() > 1 && before.size() * (end - i) > kMostEdges) {
@@ -284,12 +317,11 @@ void CudaProgram::make_graph() {
         check(api.GraphAddEmptyNode(&join, graph_.graph, before.data(), before.size()),
               "cuGraphAddEmptyNode", *core_);
         before = {join};
+        launches = false;
       }
     }
     Node& node = nodes_[in_graph_[i]];
-    const CUDA_KERNEL_NODE_PARAMS_v2 params = params_of(node);
-    check(api.GraphAddKernelNode(&node.node, graph_.graph, before.data(), before.size(), &params),
-          "cuGraphAddKernelNode", *core_);
+    add_node(node, before, launches);
     now.push_back(node.node);
   }
   check(api.GraphInstantiateWithFlags(&graph_.exec, graph_.graph, 0), "cuGraphInstantiate", *core_);

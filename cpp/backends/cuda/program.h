@@ -35,6 +35,7 @@ class CudaProgram : public Program {
     CUgraphNode node = nullptr;  // null: one of a run that another does
     int command;                 // or the last of a run
     bool barrier;                // waits for the launches before it
+    bool early = true;  // may begin beside the launch before it: what it reads then is not written
   };
   // An address among the arguments that comes from the operand table.
   struct Patch {
@@ -64,17 +65,20 @@ class CudaProgram : public Program {
   // No more groups than fit on the device at once, where the launch says so.
   uint32_t groups_of(const Launch& launch, CUfunction function);
   void add_arguments(const PlanData& plan, const Function& function, int command,
-                     const Launch& launch, int64_t scalars);
+                     const Launch& launch, Node& node, int64_t scalars);
   void add_check(const PlanData& plan, int command);
   void add_address(CUdeviceptr address);
-  void add_operand(const PlanData& plan, int command, size_t operand);
+  bool add_operand(const PlanData& plan, int command, size_t operand);
   void add_params(const Function& function, const std::vector<uint32_t>& words, size_t first);
   // What the graph has, in order, from all commands and what combines some of them.
   void order_graph(const PlanData& plan);
   void sort_patches();
   void leave_out_barrier();
   void allocate(const PlanData& plan);
+  // Whether a command of the plan writes there.
+  bool is_written(const Place& place) const;
   CUDA_KERNEL_NODE_PARAMS_v2 params_of(const Node& node);
+  void add_node(Node& node, const std::vector<CUgraphNode>& before, bool launches);
   void make_graph();
   bool fills() const { return core_->options.debug_fill >= 0; }
 
@@ -108,6 +112,7 @@ class CudaProgram : public Program {
   std::vector<size_t> first_patch_;  // by command, then their number
   std::vector<void*> seen_;          // the table of the run before
   std::vector<uint8_t> stale_;       // by node: its parameters are others than the graph has
+  std::vector<uint8_t> written_;     // by slot: a command writes to its port
   std::vector<std::optional<Check>> checks_;  // by command; empty without check=True
   std::vector<int> scalar_index_;             // by word of the scalars: of the declared ones, or -1
   std::vector<uint32_t> sent_;                // scalars that the device has

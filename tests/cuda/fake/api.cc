@@ -1,4 +1,5 @@
 // The driver's functions, with the types of the library that calls them.
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
@@ -115,7 +116,7 @@ EXPORT cuInit(unsigned) {
 }
 EXPORT cuDriverGetVersion(int* version) {
   ENTER(cuDriverGetVersion, kNothing)
-  *version = 13000;
+  *version = number("FAKECUDA_DRIVER", 13000);
   return 0;
 }
 EXPORT cuGetErrorName(CUresult, const char** text) {
@@ -296,7 +297,9 @@ EXPORT cuMemsetD8Async(CUdeviceptr to, unsigned char byte, size_t bytes, CUstrea
 EXPORT cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned, int*, void**) {
   ENTER(cuModuleLoadDataEx)
   auto made = std::make_unique<Module>();
-  if (const int code = fake::load_module(s, static_cast<const char*>(image), made.get()))
+  const int capability = number("FAKECUDA_CAPABILITY", 90);
+  if (const int code =
+          fake::load_module(s, static_cast<const char*>(image), capability, made.get()))
     return code;
   *module = as<CUmod_st>(made.get());
   s.modules.insert(made.release());
@@ -455,7 +458,7 @@ namespace {
 GraphNode* add(CUgraph graph, const CUgraphNode* before, size_t n) {
   auto& nodes = as<Graph>(graph)->nodes;
   nodes.push_back(std::make_unique<GraphNode>());
-  for (size_t i = 0; i < n; ++i) nodes.back()->before.push_back(as<GraphNode>(before[i]));
+  for (size_t i = 0; i < n; ++i) nodes.back()->before.push_back({as<GraphNode>(before[i])});
   return nodes.back().get();
 }
 fake::Launch launch_of(State& s, const CUDA_KERNEL_NODE_PARAMS_v2& p) {
@@ -482,6 +485,42 @@ EXPORT cuGraphAddEmptyNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* 
   *node = as<CUgraphNode_st>(made);
   return 0;
 }
+namespace {
+bool holds(const Graph& graph, const GraphNode* node) {
+  return std::any_of(graph.nodes.begin(), graph.nodes.end(),
+                     [&](const auto& own) { return own.get() == node; });
+}
+// Why an edge cannot be, or nothing.
+const char* wrong_with(const Graph& graph, const GraphNode* from, const GraphNode* to,
+                       const CUgraphEdgeData& data) {
+  static const unsigned char zeros[sizeof data.reserved] = {};
+  if (!holds(graph, from) || !holds(graph, to) || from == to) return "its nodes";
+  for (const auto& edge : to->before)
+    if (edge.from == from) return "it is there";
+  if (data.to_port || memcmp(data.reserved, zeros, sizeof zeros)) return "fields that are not zero";
+  if (data.type == 0) return data.from_port ? "a port of another type" : nullptr;
+  if (data.type != CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC ||
+      data.from_port != CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC)
+    return "its type or port";
+  return from->empty || to->empty ? "only kernels have programmatic edges" : nullptr;
+}
+}  // namespace
+
+EXPORT cuGraphAddDependencies_v2(CUgraph graph, const CUgraphNode* from, const CUgraphNode* to,
+                                 const CUgraphEdgeData* data, size_t n) {
+  ENTER(cuGraphAddDependencies)
+  KNOWN(graphs, graph, cuGraphAddDependencies)
+  for (size_t i = 0; i < n; ++i) {
+    GraphNode *first = as<GraphNode>(from[i]), *then = as<GraphNode>(to[i]);
+    const CUgraphEdgeData edge = data ? data[i] : CUgraphEdgeData{};
+    if (const char* wrong = wrong_with(*as<Graph>(graph), first, then, edge)) {
+      fault(s, std::string("cuGraphAddDependencies: ") + wrong);
+      return fake::kInvalidValue;
+    }
+    then->before.push_back({first, edge.type != 0});
+  }
+  return 0;
+}
 EXPORT cuGraphInstantiateWithFlags(CUgraphExec* exec, CUgraph graph, unsigned long long) {
   ENTER(cuGraphInstantiate)
   KNOWN(graphs, graph, cuGraphInstantiate)
@@ -489,7 +528,9 @@ EXPORT cuGraphInstantiateWithFlags(CUgraphExec* exec, CUgraph graph, unsigned lo
   for (const auto& node : as<Graph>(graph)->nodes) {
     made->at[node.get()] = made->nodes.size();
     Exec::Node own{node->empty, node->launch, {}};
-    for (const GraphNode* p : node->before) own.before.push_back(made->at.at(p));
+    for (const auto& edge : node->before)
+      if (!edge.programmatic || fake::orders(s, edge.from->launch, node->launch))
+        own.before.push_back(made->at.at(edge.from));
     made->nodes.push_back(std::move(own));
   }
   s.execs.insert(made);

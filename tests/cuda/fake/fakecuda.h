@@ -19,6 +19,9 @@ void fakecuda_hold(int on);
 // shuffled. Threads and groups of a kernel: metalemu_set_seed.
 void fakecuda_set_order(unsigned seed);
 
+// While on, modules are loaded as if their kernels had no griddepcontrol.wait.
+void fakecuda_forget_waits(int on);
+
 // Calls of a function since the start ("kernel": launches that ran; "*": all).
 long fakecuda_calls(const char* function);
 // Live objects, "memory 3" a line; an empty text where there are none.
@@ -27,6 +30,8 @@ const char* fakecuda_live_text(void);
 long fakecuda_faults(void);
 const char* fakecuda_fault_text(void);
 void fakecuda_clear_faults(void);
+// The PTX that was loaded last.
+const char* fakecuda_module_text(void);
 // The names of the kernels that ran since the start, one a line, oldest first.
 const char* fakecuda_ran_text(void);
 

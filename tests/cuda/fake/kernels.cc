@@ -4,6 +4,7 @@
 #include <cstring>
 #include <random>
 #include <regex>
+#include <sstream>
 
 #include "../../metal/emu/dispatch.h"
 #include "../../metal/emu/order.h"
@@ -128,14 +129,45 @@ void run(const Launch& launch, const emu::Node& node) {
 
 }  // namespace
 
+// Of the text from an entry's name on. What may stand in front of the first instruction are
+// declarations, and what only lets the next kernel begin.
+static Waits waits_of(const std::string& text) {
+  if (text.find("\ngriddepcontrol.wait;\n") == std::string::npos) return Waits::kNever;
+  std::istringstream lines(text.substr(text.find("\n{\n") + 3));
+  for (std::string line; std::getline(lines, line);) {
+    if (line == "griddepcontrol.wait;") return Waits::kFirst;
+    if (line[0] != '.' && line != "griddepcontrol.launch_dependents;") break;
+  }
+  return Waits::kLater;
+}
+
+// What the compiler of the driver, or a reader of the manual, would not take.
+static std::string wrong_with(const std::string& text, int capability) {
+  if (text.find("griddepcontrol.") == std::string::npos) return "";
+  static const std::regex head(R"(\.version (\d+)\.(\d+)\n\.target sm_(\d+)\n)");
+  std::smatch found;
+  if (!std::regex_search(text, found, head)) return "a module without a head";
+  if (10 * std::stoi(found[1]) + std::stoi(found[2]) < 78 || std::stoi(found[3]) < 90)
+    return "griddepcontrol is of version 7.8 and sm_90";
+  if (std::stoi(found[3]) > capability) return "a module for a later GPU";
+  if (text.find("ld.global.nc") != std::string::npos)
+    return "a read of memory as constant that an earlier kernel may still write";
+  return "";
+}
+
 // One entry a kernel, each with its list of parameters.
-int load_module(State& s, const char* ptx, Module* out) {
+int load_module(State& s, const char* ptx, int capability, Module* out) {
   static const std::regex entry(R"(\.entry\s+(\w+)\s*\(([^)]*)\))");
   static const std::regex param(
       R"(\.param\s+(?:\.align\s+\d+\s+)?\.(u64|b8)[^\[,]*(?:\[(\d+)\])?)");
-  const std::string text = ptx;
+  const std::string text = s.module = ptx;
+  if (const std::string wrong = wrong_with(text, capability); !wrong.empty()) {
+    fault(s, wrong);
+    return kInvalidPtx;
+  }
   for (std::sregex_iterator i(text.begin(), text.end(), entry), none; i != none; ++i) {
-    auto& params = out->entries[(*i)[1]];
+    auto& [params, waits] = out->entries[(*i)[1]];
+    if (!s.forgets_waits) waits = waits_of(text.substr(size_t(i->position())));
     const std::string list = (*i)[2];
     for (std::sregex_iterator p(list.begin(), list.end(), param); p != none; ++p) {
       Param made;
@@ -156,7 +188,8 @@ int find_function(State& s, Module* module, const char* name, Function** out) {
   if (at == module->entries.end()) return kNotFound;
   auto f = std::make_unique<Function>();
   f->name = name;
-  f->params = at->second;
+  f->params = at->second.params;
+  f->waits = at->second.waits;
   std::string error;
   f->kernel = kernel_of(name, error);
   if (!error.empty()) {
@@ -198,6 +231,20 @@ Launch launch_of(State& s, const Function* f, const unsigned* grid, const unsign
     launch.values.emplace_back(from, from + f->params[i].bytes);
   }
   return launch;
+}
+
+// A kernel that does not wait may run before the one in front, and one that ends without having
+// waited says nothing of those before it. What the emulator runs it runs whole, so it must wait
+// before all else.
+bool orders(State& s, const Launch& first, const Launch& then) {
+  for (const Launch* launch : {&first, &then}) {
+    const Function& f = *launch->function;
+    if (f.waits == Waits::kNever)
+      fault(s, "kernel " + f.name + " has a programmatic edge and does not wait");
+    else if (f.waits == Waits::kLater && f.kernel)
+      fault(s, "kernel " + f.name + " has a programmatic edge and begins before it waits");
+  }
+  return then.function->waits != Waits::kNever;
 }
 
 void run_launch(const Launch& launch) {

@@ -147,6 +147,11 @@ void fakecuda_set_order(unsigned seed) {
   state().order = seed;
 }
 
+void fakecuda_forget_waits(int on) {
+  Lock lock(state().m);
+  state().forgets_waits = on;
+}
+
 long fakecuda_calls(const char* function) {
   Lock lock(state().m);
   return state().calls[function];
@@ -185,6 +190,12 @@ void fakecuda_clear_faults(void) {
   Lock lock(state().m);
   state().faults.clear();
   state().n_faults = 0;
+}
+const char* fakecuda_module_text(void) {
+  static std::string text;
+  Lock lock(state().m);
+  text = state().module;
+  return text.c_str();
 }
 const char* fakecuda_ran_text(void) {
   static std::string text;

@@ -42,12 +42,23 @@ struct Param {
   unsigned bytes = 8;
   unsigned index = 0;  // of the buffer in the shader
 };
+// How a kernel's text waits for the grids in front of it (griddepcontrol.wait).
+enum class Waits {
+  kNever,
+  kLater,  // something stands in front of the wait
+  kFirst,
+};
+struct Entry {
+  std::vector<Param> params;  // as the PTX declares them
+  Waits waits = Waits::kNever;
+};
 struct Module {
-  std::map<std::string, std::vector<Param>> entries;  // as the PTX declares them
+  std::map<std::string, Entry> entries;
 };
 struct Function {
   std::string name;
   std::vector<Param> params;
+  Waits waits = Waits::kNever;
   std::shared_ptr<emu::Kernel> kernel;  // null: nothing here can run it
   unsigned most_shared = 48 << 10;      // bytes that a launch may give a group
   int carveout = -1;                    // percent of the memory of a multiprocessor, or its choice
@@ -57,10 +68,17 @@ struct Launch {
   unsigned grid[3] = {}, block[3] = {}, shared = 0;
   std::vector<std::vector<char>> values;  // by parameter
 };
+// An edge from a node. A programmatic one orders nothing by itself: the kernel behind it may begin
+// with the one in front, and what it waits for is over at its wait.
+template <class Node>
+struct Edge {
+  Node from;
+  bool programmatic = false;
+};
 struct GraphNode {
   bool empty = false;
   Launch launch;
-  std::vector<GraphNode*> before;
+  std::vector<Edge<GraphNode*>> before;
 };
 struct Graph {
   std::vector<std::unique_ptr<GraphNode>> nodes;
@@ -69,7 +87,7 @@ struct Exec {
   struct Node {
     bool empty;
     Launch launch;
-    std::vector<size_t> before;
+    std::vector<size_t> before;  // by edges that order
   };
   std::vector<Node> nodes;
   std::map<const GraphNode*, size_t> at;
@@ -114,10 +132,10 @@ struct State {
     bool always;
   };
   std::vector<Failure> failures;
-  bool held = false;
+  bool held = false, forgets_waits = false;
   unsigned order = 1;
   std::map<std::string, long> calls;
-  std::string ran, faults, failed;
+  std::string ran, faults, failed, module;
   long n_faults = 0;
 };
 State& state();
@@ -141,11 +159,13 @@ void end(Lock& lock, Stream* stream);
 double now_ms();
 
 // kernels.cc
-int load_module(State& s, const char* ptx, Module* out);
+int load_module(State& s, const char* ptx, int capability, Module* out);
 int find_function(State& s, Module* module, const char* name, Function** out);
 unsigned most_threads(const Function& f);
 Launch launch_of(State& s, const Function* f, const unsigned* grid, const unsigned* block,
                  unsigned shared, void** params);
+// Whether a programmatic edge makes `then` see the end of `first` and of all that is before it.
+bool orders(State& s, const Launch& first, const Launch& then);
 // On a stream's thread, without the lock. What is wrong kills the context.
 void run_launch(const Launch& launch);
 void run_graph(const Exec& exec);
