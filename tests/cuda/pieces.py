@@ -53,7 +53,7 @@ class Weights:
     def product(self, x, n: int):
         k, rng = x.shape[-1], self.rng
         if self.kind == "int8":
-            quants = self.port(rng.integers(-127, 128, (n, k)).astype(np.int8))
+            quants = self.port(rng.integers(-127, 128, (n, k), np.int8))
             w = T.Quantized(quants, self.port((rng.random(n * k // 32) * 0.1).astype(np.float16)))
             return T.quant_matmul(x, w, w_order="nk")
         if self.kind.startswith("int4"):
