@@ -50,15 +50,16 @@ static PlanData run_passes(Graph graph, const Limits& limits, const Progress& pr
   passes.run(infer, verify_infer);
   passes.run(prune, verify_prune);
   passes.run(select, verify_select);
-  passes.stage("plan", 8);
+  passes.stage("plan", 9);
   passes.run(materialize, verify_materialize);
   passes.run(order, verify_order);
+  passes.run(chain, verify_chain);
   passes.run(fuse, verify_fuse);
   passes.run(live, verify_live);
   passes.run(ports, verify_ports);
   passes.run(style == Style::naive ? alias_apart : alias, verify_alias);
   passes.run(place, verify_place);
-  if (verify) verify_fused_places(p);
+  if (verify) verify_fused_places(p), verify_chain(p);
   passes.run(style == Style::naive ? barriers_everywhere : barriers, verify_barriers);
   passes.run(record, verify_record);
   return p;
