@@ -155,7 +155,7 @@ TEST(test_a_chain_runs_from_the_scaling_to_the_draw) {
 
 TEST(test_planted_defects_of_chains_are_found) {
   plant("a hole", verify_chain, "not whole", [](PlanData& p) { p.steps[3].chain = -1; });
-  plant("a later head", verify_chain, "no run", [](PlanData& p) { p.steps[4].chain = 2; });
+  plant("a later head", verify_chain, "not whole", [](PlanData& p) { p.steps[4].chain = 2; });
   plant("the add in it", verify_chain, "no run", [](PlanData& p) { p.steps[0].chain = 0; });
   plant("a group in it", verify_chain, "in a group", [](PlanData& p) { p.steps[1].group = 0; });
   plant("without fusing", verify_chain, "without fusing",
@@ -166,7 +166,7 @@ TEST(test_planted_defects_of_chains_are_found) {
         [](PlanData& p) { p.values[size_t(p.steps[3].writes_value[0])].output_port = 0; });
   plant("two dispatches", verify_record, "not one dispatch",
         [](PlanData& p) { p.commands[5].dispatch = 2; });
-  plant("a command left out", verify_record, "not one dispatch",
+  plant("a command left out", verify_record, "inside a dispatch",
         [](PlanData& p) { p.commands[5].chained = false; });
 }
 
