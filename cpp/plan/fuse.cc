@@ -109,7 +109,7 @@ void fuse(PlanData& p) {
   const ValueIndex index(p);
   const std::vector<int> writers = writers_of(p);
   for (int s = 0; s < int(p.steps.size()); ++s) {
-    if (!p.steps[size_t(s)].def->packs) continue;
+    if (!p.steps[size_t(s)].def->packs || p.steps[size_t(s)].chain >= 0) continue;
     const int first = group_before(p, index, writers, s);
     for (int t = first; first >= 0 && t <= s; ++t) p.steps[size_t(t)].group = first;
   }

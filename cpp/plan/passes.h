@@ -32,6 +32,11 @@ void verify_materialize(const PlanData& p);
 void order(PlanData& p);
 void verify_order(const PlanData& p);
 
+// chain: runs of steps that make up a sampling chain; of which a line is added to the selections.
+// Nothing without Limits::fuse.
+void chain(PlanData& p);
+void verify_chain(const PlanData& p);
+
 // fuse: groups of steps; of which a line is added to the selections. Nothing without Limits::fuse.
 void fuse(PlanData& p);
 void verify_fuse(const PlanData& p);

@@ -69,6 +69,8 @@ struct Step {
   // steps that follow them on each piece of their results (fuse); or what one launch does
   // (combine).
   int group = -1;
+  // The first step of the sampling chain that it belongs to, or -1 (chain).
+  int chain = -1;
   bool barrier_before = false;
 };
 
@@ -80,9 +82,10 @@ struct Command {
   bool barrier_before = false;
   int step = 0;
   // Commands of one dispatch start together. One that follows runs on each piece of what the
-  // products of its dispatch have just written.
+  // products of its dispatch have just written. Those of a chain may be walked at once; otherwise
+  // they run one after another.
   int dispatch = 0;
-  bool follows = false;
+  bool follows = false, chained = false;
   // On a GPU, in order, with where their scratch begins in that of the plan.
   Launches launches;
   int64_t scratch_offset = 0;

@@ -15,11 +15,13 @@ static std::vector<int> scalars_of(const Call& call) {
   return scalars;
 }
 
-// A group is a dispatch of its own. Without fusing, and on a GPU, every command is one.
+// A group is a dispatch of its own, and so is a chain. Without fusing, and on a GPU, every command
+// is one.
 static bool starts_dispatch(const PlanData& p, size_t s) {
   if (s == 0 || !p.limits.fuse || p.limits.backend != Backend::cpu) return true;
   const Step &step = p.steps[s], &before = p.steps[s - 1];
   if (step.group >= 0 || before.group >= 0) return step.group != before.group;
+  if (step.chain >= 0 || before.chain >= 0) return step.chain != before.chain;
   return step.barrier_before;
 }
 
@@ -62,6 +64,7 @@ void record(PlanData& p, const Progress& progress) {
     c.step = int(s);
     c.dispatch = s == 0 ? 0 : p.commands.back().dispatch + starts_dispatch(p, s);
     c.follows = p.limits.backend == Backend::cpu && follows(step);
+    c.chained = step.chain >= 0;
     add_launches(p, step, c, scratch_end);
     p.commands.push_back(std::move(c));
     if (progress) progress("record", int(s) + 1, int(p.steps.size()));
@@ -76,10 +79,13 @@ void verify_record(const PlanData& p) {
     const Command& c = p.commands[size_t(s)];
     if (c.step != s || c.row != step.row || c.barrier_before != step.barrier_before)
       fail("record", p, s, "a command is not its step's");
-    // What starts together is free of conflicts, or a group.
+    // What starts together is free of conflicts, or a group, or a chain.
     if (s > 0 && c.dispatch == p.commands[size_t(s) - 1].dispatch && step.barrier_before &&
-        !c.follows)
+        !c.follows && !c.chained)
       fail("record", p, s, "a barrier stands inside a dispatch");
+    if (c.chained != (step.chain >= 0) ||
+        (c.chained && c.dispatch != p.commands[size_t(step.chain)].dispatch))
+      fail("record", p, s, "a chain is not one dispatch");
     if (c.operands.size() != step.call.in.size() + step.call.results.size())
       fail("record", p, s, "a command has another number of operands than its call");
     for (const Place& place : c.operands)

@@ -217,6 +217,48 @@ def test_sample_is_its_parts(isa, rng):
     equal_bits(got["out"], oracle(g, level_of(isa))["out"][0], "sample by its orders")
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("rows", [None, 1, 5])
+def test_a_chain_draws_the_same_with_and_without_fusing(rows, threads, isa, rng):
+    """The walk of a whole chain against command by command, with logits in shared memory."""
+    options = T.SamplingOptions(temperature=0.7, top_k=40, top_p=0.9)
+    runtime = open_runtime(isa, threads) if threads > 1 else open_runtime(isa)
+    for width in (300, 3000):
+        shape = (width,) if rows is None else (rows, width)
+        g = Graph(runtime)
+        T.declare_sampling_scalars(g.builder, options, "s")
+        g.scalars["s.invT"] = ("f32", F32(1) / F32(0.7))
+        x = g.port("x", (rng.standard_normal(shape) * 2).astype(F32))
+        draws = g.port("draws", rng.random(rows or 1).astype(F32))
+        logits = T.add(x, x)
+        g.output("out", T.sample(logits, draws, options=options, prefix="s"))
+        policy = {
+            "factor": np.resize([1.5, 0, 0.7, np.nan, 2], rows or 1).astype(F32),
+            "top_k": np.resize([40, 7, 1, 0, 128], rows or 1).astype(np.uint32),
+            "top_p": np.resize([0.9, 0.5, 0, 0.1, 1], rows or 1).astype(F32),
+        }
+        if rows:
+            fields = {name: g.port(name, a) for name, a in policy.items()}
+            g.output("each", T.sample_rows(logits, draws, T.RowSampling(**fields)))
+        fused, alone = g.builder.compile(), g.builder.compile(fuse=False)
+        walked = [s.op for s in fused.selections() if "fused: one walk from" in s.reason]
+        chain = ["softmax", "top_k_mask", "top_p_mask", "sample_categorical"]
+        by_row = ["softmax", "row_top_k_mask", "row_top_p_mask", "row_draw"] if rows else []
+        assert walked == (chain + by_row if runtime.device.info.backend == "cpu" else [])
+        # Rows of equal logits leave the choice to the indices; NaN and a flat tail to the commands.
+        for change in (1, 0, "nan", "deep"):
+            data = g.ports["x"].copy()
+            if change == "nan":
+                data[..., 5] = np.nan
+            elif change == "deep":
+                data[..., 1:] -= 200
+            else:
+                data *= change
+            got, want = (run(runtime.device, g, p, {"x": data}) for p in (fused, alone))
+            for name in want:
+                equal_bits(got[name], want[name], f"{name}, {width}, {change}")
+
+
 @pytest.mark.parametrize(
     ("rep", "pres", "freq"), [(1.3, 0, 0), (0, 0.5, 0.25), (0.8, -0.5, 1.5), (1, 0, 0.1)]
 )

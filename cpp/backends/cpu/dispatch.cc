@@ -1,12 +1,15 @@
 // Running the dispatches of a program: one step, several without a conflict, or a group whose
 // elementwise steps follow its products piece by piece.
 #include <algorithm>
+#include <cstring>
 
 #include "backends/cpu/program.h"
 
 namespace accel {
 
 using accel_cpu::KernelArgs;
+
+static constexpr size_t kMask = 2;  // the top-k mask among the steps of a chain; its kernel walks
 
 KernelArgs CpuProgram::args_of(const Step& step, const Execution& e) const {
   return {e.table + step.operand, params_.data() + step.param, scalar_bits_.data() + step.scalar,
@@ -115,6 +118,7 @@ void CpuProgram::offer(const Dispatch& dispatch, const Execution& e) {
 // ---------------------------------------------------------------- several steps at once
 
 std::optional<Error> CpuProgram::run_dispatch(const Dispatch& dispatch, const Execution& e) {
+  if (dispatch.chain) return run_chain(dispatch, e);
   if (dispatch.count == 1) return run_step(steps_[dispatch.first], e, &dispatch);
   args_.clear();
   for (size_t k = 0; k < dispatch.count; ++k) {
@@ -196,6 +200,48 @@ void CpuProgram::run_group(const Dispatch& dispatch) {
   const uint32_t n = steps_[dispatch.first].chunks[1];
   if (n == 1) run_piece(this, 0, 0);
   else core_->pool.run(n, run_piece, this);
+}
+
+// ---------------------------------------------------------------- chains
+
+void CpuProgram::run_chain_row(void* program, uint32_t row, uint32_t thread) {
+  CpuProgram& p = *static_cast<CpuProgram*>(program);
+  const Dispatch& chain = *p.chain_;
+  if (p.chain_fails_.load(std::memory_order_relaxed)) return;
+  const accel_cpu::Kernel& kernel = *p.steps_[chain.first + kMask].kernel;
+  if (!kernel.chain_row(p.args_.data(), uint32_t(chain.count), row, &p.tokens_[row],
+                        p.local_of(thread)))
+    p.chain_fails_.store(true, std::memory_order_relaxed);
+}
+
+bool CpuProgram::walk_chain(const Dispatch& dispatch, const Execution& e) {
+  const accel_cpu::Kernel& kernel = *steps_[dispatch.first + kMask].kernel;
+  if (!kernel.chain_rows) return false;
+  const uint32_t rows = kernel.chain_rows(args_.data(), uint32_t(dispatch.count));
+  if (rows != dispatch.rows) return false;
+  chain_ = &dispatch;
+  chain_fails_.store(false, std::memory_order_relaxed);
+  if (rows == 1) run_chain_row(this, 0, 0);
+  else core_->pool.run(rows, run_chain_row, this);
+  if (chain_fails_.load(std::memory_order_relaxed)) return false;
+  std::memcpy(e.table[dispatch.result], tokens_.data(), rows * sizeof(uint32_t));
+  return true;
+}
+
+// The walk, which takes most rows, or else command by command. It writes nothing before all its
+// rows are known.
+std::optional<Error> CpuProgram::run_chain(const Dispatch& dispatch, const Execution& e) {
+  args_.clear();
+  for (size_t k = 0; k < dispatch.count; ++k) {
+    const Step& step = steps_[dispatch.first + k];
+    if (auto bad = check(step, e)) return bad;
+    args_.push_back(args_of(step, e));
+  }
+  offer(dispatch, e);
+  if (walk_chain(dispatch, e)) return std::nullopt;
+  for (size_t k = 0; k < dispatch.count; ++k)
+    if (auto bad = run_step(steps_[dispatch.first + k], e)) return bad;
+  return std::nullopt;
 }
 
 }  // namespace accel

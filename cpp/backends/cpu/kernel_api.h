@@ -39,6 +39,11 @@ struct Kernel {
   bool (*packs_alike)(const void* params, const void* other) = nullptr;
   // Of an elementwise kernel: elements lo .. hi of the result.
   void (*span)(const KernelArgs* args, u64 lo, u64 hi) = nullptr;
+  // Of a top-k mask: the chain of n commands that it is the third of, from the scaling of logits to
+  // the draw, without what lies between. How many rows it has, 0 where the commands must run one by
+  // one; and the token of a row, false where the same shows only now. Reads operands alone.
+  u32 (*chain_rows)(const KernelArgs* steps, u32 n) = nullptr;
+  bool (*chain_row)(const KernelArgs* steps, u32 n, u32 row, u32* token, void* local) = nullptr;
 };
 
 // One table an instruction set: groups ended by null, each ended by a kernel without a name. Tables

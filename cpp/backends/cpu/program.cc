@@ -77,13 +77,18 @@ void CpuProgram::add_to_dispatch(const PlanData& plan, size_t i) {
   const Command& c = plan.commands[i];
   Step& step = steps_[i];
   const bool starts = i == 0 || c.dispatch != plan.commands[i - 1].dispatch;
-  if (starts) dispatches_.push_back({i, 0, false, 0, 0, false});
+  if (starts) dispatches_.push_back({i, 0, false, 0, 0, false, c.chained});
   Dispatch& dispatch = dispatches_.back();
   ++dispatch.count;
   // A submission allocates nothing.
   args_.reserve(dispatch.count);
   parts_.reserve(dispatch.count);
   dispatch.group |= c.follows;
+  if (dispatch.chain) {
+    dispatch.result = step.operand + c.operands.size() - 1;
+    dispatch.rows = size_t(c.operands.back().bytes) / sizeof(uint32_t);
+    tokens_.resize(std::max(tokens_.size(), dispatch.rows));
+  }
   if (step.kernel->local_bytes)
     local_stride_ =
         std::max(local_stride_, int64_t(step.kernel->local_bytes(&params_[step.param])));

@@ -1,6 +1,7 @@
 // A plan compiled for the CPU: kernels resolved, scratch and arena allocated, commands ready to be
 // walked.
 #pragma once
+#include <atomic>
 #include <string>
 
 #include "backends/cpu/kernel_api.h"
@@ -50,12 +51,15 @@ class CpuProgram : public Program {
     bool packed;                    // an earlier step of the dispatch leaves what its phase 0 would
     bool follows;                   // runs on pieces, in the chunks of the dispatch's products
   };
-  // Steps that run together: one, some without a conflict, or a group (plan/fuse.cc).
+  // Steps that run together: one, some without a conflict, a group (plan/fuse.cc) or a chain
+  // (plan/chain.cc).
   struct Dispatch {
     size_t first, count;
     bool group;
     size_t shares, n_shares;  // of shares_, thread by thread
     bool offers;              // from here on idle threads fetch what comes next
+    bool chain = false;
+    size_t result = 0, rows = 0;  // of a chain: the flat operand of its tokens, and how many
   };
   // Lines of a weight that a thread reads in the products of a dispatch.
   struct Share {
@@ -89,6 +93,9 @@ class CpuProgram : public Program {
   void add_part(const Step& step, int phase, const accel_cpu::KernelArgs& args);
   void run_parts();
   void run_group(const Dispatch& dispatch);
+  std::optional<Error> run_chain(const Dispatch& dispatch, const Execution& execution);
+  bool walk_chain(const Dispatch& dispatch, const Execution& execution);
+  static void run_chain_row(void* program, uint32_t row, uint32_t thread);
   static void run_part_chunk(void* program, uint32_t chunk, uint32_t thread);
   static void run_piece(void* program, uint32_t chunk, uint32_t thread);
   void* local_of(uint32_t thread) const {
@@ -112,6 +119,9 @@ class CpuProgram : public Program {
   std::vector<Part> parts_;
   uint32_t part_chunks_ = 0;
   const Dispatch* group_ = nullptr;
+  const Dispatch* chain_ = nullptr;
+  std::vector<uint32_t> tokens_;  // of its rows: a row's token may lie where others' logits are
+  std::atomic<bool> chain_fails_{false};
 };
 
 }  // namespace accel

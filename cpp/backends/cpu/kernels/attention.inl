@@ -9,6 +9,8 @@
 // a member does not see are in no arithmetic of it.
 #include "backends/cpu/kernels/transpose.inl"
 
+#include "backends/cpu/kernels/exp_below.inl"
+
 #include "backends/cpu/kernels/quotient.inl"
 
 #include "backends/cpu/kernels/attention_math.inl"

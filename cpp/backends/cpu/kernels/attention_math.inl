@@ -133,6 +133,7 @@ static ACCEL_INLINE void attention_sixteen(const float* q, u64 padded, const S* 
     const S* row[kKeys];
     ACCEL_UNROLL for (int i = 0; i < kKeys; ++i) {
       row[i] = rows[attention_key(g, i)] + at;
+      attention_fetch(rows[kAhead + g * kKeys + i] + at, width);
       ACCEL_UNROLL for (int r = 0; r < R; ++r) acc[r][i] = splat(0.0f);
     }
     u32 c = 0;
@@ -146,13 +147,47 @@ static ACCEL_INLINE void attention_sixteen(const float* q, u64 padded, const S* 
   }
   ACCEL_UNROLL for (int r = 0; r < R; ++r) store(e + r * stride, attention_fold(sums[r]) * scale);
 }
+// The same for rows of kHeld vectors and at most kHolders members, whose q stays in registers: each
+// row that is loaded then costs one load, and not one more for each member.
+#if ACCEL_ISA_avx512
+enum { kHeld = 4, kHolders = 3 };
+#else
+enum { kHeld = 4, kHolders = 0 };
+#endif
+template <class S, int R>
+static ACCEL_INLINE void attention_held(const F16x (*q)[kHeld], const S* const* rows, u64 at,
+                                        F16x scale, float* e, u64 stride) {
+  F16x sums[R][kSums];
+  ACCEL_UNROLL for (int g = 0; g < 16 / kKeys; ++g) {
+    F16x acc[R][kKeys];
+    ACCEL_UNROLL for (int i = 0; i < kKeys; ++i) {
+      const S* row = rows[attention_key(g, i)] + at;
+      attention_fetch(rows[kAhead + g * kKeys + i] + at, 16 * kHeld);
+      ACCEL_UNROLL for (int r = 0; r < R; ++r) acc[r][i] = splat(0.0f);
+      ACCEL_UNROLL for (int c = 0; c < kHeld; ++c) {
+        const F16x x = load(row + 16 * c);
+        ACCEL_UNROLL for (int r = 0; r < R; ++r) acc[r][i] = fma(q[r][c], x, acc[r][i]);
+      }
+    }
+    ACCEL_UNROLL for (int r = 0; r < R; ++r) attention_keep(sums[r], g, acc[r]);
+  }
+  ACCEL_UNROLL for (int r = 0; r < R; ++r) store(e + r * stride, attention_fold(sums[r]) * scale);
+}
 template <class S, int R>
 static void attention_direct(const float* q, u64 padded, AttentionRows<S> k, Range seen, F16x scale,
                              float* e, u64 stride) {
-  for (u64 j = seen.lo / 16 * 16; j < seen.hi; j += 16) {
-    for (int i = 0; i < 16; ++i) attention_fetch(k.rows[j + kAhead + i] + k.at, k.width);
-    attention_sixteen<S, R>(q, padded, k.rows + j, k.at, k.width, scale, e + j, stride);
+  if constexpr (R <= kHolders) {
+    if (k.width == 16 * kHeld) {
+      F16x held[R][kHeld];
+      ACCEL_UNROLL for (int r = 0; r < R; ++r) ACCEL_UNROLL for (int c = 0; c < kHeld; ++c)
+          held[r][c] = load(q + r * padded + 16 * c);
+      for (u64 j = seen.lo / 16 * 16; j < seen.hi; j += 16)
+        attention_held<S, R>(held, k.rows + j, k.at, scale, e + j, stride);
+      return;
+    }
   }
+  for (u64 j = seen.lo / 16 * 16; j < seen.hi; j += 16)
+    attention_sixteen<S, R>(q, padded, k.rows + j, k.at, k.width, scale, e + j, stride);
 }
 
 // The lanes of lane16 that `q` and `keys` start at, for R members and P times sixteen positions,
@@ -226,28 +261,9 @@ static ACCEL_INLINE F16x through_f16(F16x x) {
   store(half, x);
   return load(half);
 }
-// exp of a score less the maximum, never above 0. What is below -104 gives +0 and is not computed,
-// since a product that vanishes or becomes subnormal costs more than the whole function.
-static ACCEL_INLINE M16x attention_exp_plain(F16x x) {
-  return splat(-87.0f) <= x;
-}
-static ACCEL_INLINE F16x attention_exp_rare(F16x x) {
-  const M16x none = x < splat(-104.0f);
-  return select(none, splat(0.0f), math_exp(select(none, splat(0.0f), x)));
-}
-// The same bits where all lanes are plain: 2^n is a sum of exponents, since neither factor nor
-// result is subnormal. The low bits of `t` are those of n.
-static ACCEL_INLINE F16x attention_exp_fast(F16x x) {
-  const F16x t = math_exp_sum(x);
-  return from_bits(bits(math_exp_rest(x, t)) + shl<23>(bits(t)));
-}
-static ACCEL_INLINE F16x attention_exp(F16x x) {
-  const bool plain = mask_bits(attention_exp_plain(x)) == 0xffff;
-  return __builtin_expect(plain, 1) ? attention_exp_fast(x) : attention_exp_rare(x);
-}
 static inline float exp_one(float x) {
   float all[16];
-  store(all, attention_exp(splat(x)));
+  store(all, exp_below(splat(x)));
   return all[0];
 }
 
@@ -303,18 +319,18 @@ template <bool narrow, int N>
 static ACCEL_INLINE F16x attention_raise_whole(const float* scores, float* e, F16x m, F16x sum) {
   F16x x[N];
   ACCEL_UNROLL for (int i = 0; i < N; ++i) x[i] = load(scores + 16 * i) - m;
-  M16x plain = attention_exp_plain(x[0]);
-  ACCEL_UNROLL for (int i = 1; i < N; ++i) plain = plain & attention_exp_plain(x[i]);
+  M16x plain = below_plain(x[0]);
+  ACCEL_UNROLL for (int i = 1; i < N; ++i) plain = plain & below_plain(x[i]);
   if (__builtin_expect(mask_bits(plain) != 0xffff, 0)) {
     for (int i = 0; i < N; ++i) {
-      const F16x y = attention_exp_rare(load(scores + 16 * i) - m);
+      const F16x y = below_rare(load(scores + 16 * i) - m);
       store(e + 16 * i, narrow ? through_f16(y) : y);
       sum = sum + y;
     }
     return sum;
   }
   ACCEL_UNROLL for (int i = 0; i < N; ++i) {
-    const F16x y = attention_exp_fast(x[i]);
+    const F16x y = below_fast(x[i]);
     store(e + 16 * i, narrow ? through_f16(y) : y);
     sum = sum + y;
   }
@@ -335,7 +351,7 @@ static ACCEL_INLINE F16x attention_raise(const float* scores, float* e, float m,
   for (j = whole ? whole : seen.lo / 16 * 16; j < seen.hi; j += 16) {
     const u32 bits = attention_bits(live, j, seen);
     const M16x lanes = lanes_of_bits(bits);
-    F16x x = attention_exp(select(lanes, load(scores + j) - splat(m), splat(0.0f)));
+    F16x x = exp_below(select(lanes, load(scores + j) - splat(m), splat(0.0f)));
     x = select(lanes, x, splat(0.0f));
     *sees |= bits;
     store(e + j, narrow ? through_f16(x) : x);
@@ -362,7 +378,7 @@ static ACCEL_INLINE void attention_peaks(const AttentionScratch& w, int first, i
     most[i] = attention_peak(cap > 0 ? e : scores, w.live, seen, all);
   }
   const F16x before = load_n(w.m + first, n), now = max(attention_largest(most), before);
-  store_n(w.alpha + first, attention_exp(before - now), n);
+  store_n(w.alpha + first, exp_below(before - now), n);
   store_n(w.m + first, now, n);
 }
 template <bool narrow>

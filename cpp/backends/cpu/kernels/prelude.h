@@ -35,6 +35,7 @@ using accel_cpu::KernelArgs;
 // KERNEL(name, chunks, run): one phase. KERNEL_LOCAL adds the bytes of thread scratch.
 // KERNEL_TWO(name, chunks, run, chunks2, run2, shared_bytes, local_bytes): two phases; null where
 // there is no scratch.
+// KERNEL_CHAIN adds the walk of a sampling chain to KERNEL_LOCAL.
 // KERNEL_SPAN(name, chunks, span): elementwise. KERNEL_PRODUCT(name, chunks, pack, run,
 // shared_bytes, local_bytes, owns, alike): a product.
 #define KERNELS_BEGIN(group)                                 \
@@ -54,5 +55,8 @@ using accel_cpu::KernelArgs;
 #define KERNEL_SPAN(name, chunks, span)                                                         \
   {#name, {{chunks, (span_run<span>)}, {nullptr, nullptr}}, nullptr, nullptr, nullptr, nullptr, \
    (span)},
+#define KERNEL_CHAIN(name, chunks, run, local, rows, row)                                         \
+  {#name, {{chunks, run}, {nullptr, nullptr}}, nullptr, local, nullptr, nullptr, nullptr, (rows), \
+   (row)},
 #define KERNEL_PRODUCT(name, chunks, pack, run, shared, local, owns, alike) \
   {#name, {{chunks, pack}, {product_chunks, run}}, shared, local, (owns), alike},

@@ -6,6 +6,8 @@
 
 namespace ISA {
 // clang-format off
+#include "backends/cpu/kernels/draw.inl"
+
 #include "backends/cpu/kernels/sampling.inl"
 // clang-format on
 

@@ -4,7 +4,7 @@
 
 // Running sums in blocks of 256: inside a block one chain from +0; block totals are added to a
 // carry from +0. Phase one sums the blocks, phase two walks the carries and then one block.
-enum { kSampleBlock = 256, kSampleGrain = 65536 };  // adding is worth a second thread in long rows
+enum { kSampleGrain = 65536 };  // adding is worth a second thread in long rows
 struct BlockTotal {
   float total;
   u32 negative;  // a weight below zero: running sums may fall, so the shortcut over blocks does not
@@ -107,10 +107,6 @@ static u32 sample_row(const float* w, u32 width, const BlockTotal* totals, float
   }
   return width - 1;
 }
-static float clamped_draw(float draw) {
-  draw = draw > 0.0f ? draw : 0.0f;  // NaN too
-  return draw < 0x1.fffffep-1f ? draw : 0x1.fffffep-1f;
-}
 static u32 sample_of_row(const KernelArgs* a, u64 row) {
   const RowsParams& p = *(const RowsParams*)a->params;
   return sample_row((const float*)a->buf[0] + row * p.width, p.width,
@@ -161,10 +157,6 @@ static void penalty_apply_run(const KernelArgs* a, u32 chunk, u32 n_chunks, void
 
 // ---------------------------------------------------------------- one policy a row
 
-// Above 0 and finite: the row is drawn, not the argmax taken.
-static ACCEL_INLINE bool draws_row(float factor) {
-  return factor > 0.0f && factor < __builtin_inff();
-}
 static u32 policy_chunks(const void* params, u32 threads) {
   const RowPolicyParams& p = *(const RowPolicyParams*)params;
   return chunks_of((u64)p.rows * p.vocab, kGrain, threads);

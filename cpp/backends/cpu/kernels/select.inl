@@ -253,21 +253,24 @@ static bool walk_digits(SelectScratch& s, Walk& w, int level, u32 prefix) {
 // Most rows keep few entries. The k-th largest of the 128 group maxima is a bound that k entries at
 // least reach; where they are a batch at most, sorting them takes the place of the walk.
 
-// The maxima of the groups, NaN passed over, and the lane sum of CONTRACT 23.3: 128 lanes, then
-// lane i takes lane i + s for s = 64, 32, ..., 1.
-template <bool sum>
-static ACCEL_INLINE float group_pass(const float* x, u32 width, float* groups) {
+// The maxima of the groups, of x times the factor where `scaled`, NaN passed over, and the lane sum
+// of CONTRACT 23.3: 128 lanes, then lane i takes lane i + s for s = 64, 32, ..., 1.
+template <bool sum, bool scaled = false>
+static ACCEL_INLINE float group_pass(const float* x, u32 width, float* groups,
+                                     F16x factor = splat(1.0f)) {
   F16x most[8], acc[8];
   for (int i = 0; i < 8; ++i) most[i] = splat(-__builtin_inff()), acc[i] = splat(0.0f);
   u32 c = 0;
   for (; c + kGroups <= width; c += kGroups) ACCEL_UNROLL for (int i = 0; i < 8; ++i) {
-      const F16x v = load(x + c + 16 * i);
+      F16x v = load(x + c + 16 * i);
+      if (scaled) v = v * factor;
       most[i] = max(v, most[i]);
       if (sum) acc[i] = acc[i] + v;
     }
   for (int i = 0; c < width; ++i, c += 16) {
     const int n = (int)at_most(16, width - c);
-    const F16x v = load_n(x + c, n);
+    F16x v = load_n(x + c, n);
+    if (scaled) v = v * factor;
     most[i] = select(lanes_below(n), max(v, most[i]), most[i]);
     acc[i] = acc[i] + v;
   }
