@@ -148,8 +148,11 @@ def whole_weight(codes, scales, zeros) -> np.ndarray:
     return wide.reshape(codes.shape).T
 
 
-def int4_ours(threads: int, x: np.ndarray, parts, count: int, second: str) -> Ours:
-    """`second` says how the offsets are held: "zeros", or "biases" of the same weights."""
+def int4_ours(threads: int, x: np.ndarray, parts, count: int, second: str, rounded=None) -> Ours:
+    """`second` says how the offsets are held: "zeros", or "biases" of the same weights.
+
+    `rounded` is what the product rounds the row to first, or None.
+    """
     codes, scales, zeros = parts
     offsets = zeros if second == "zeros" else -zeros * scales
     n, k = codes.shape
@@ -164,7 +167,8 @@ def int4_ours(threads: int, x: np.ndarray, parts, count: int, second: str) -> Ou
             second: ours.port("weight", f"w{i}.{second}", accel.F16, (offsets.size,), offsets),
         }
         weight = T.Int4(weights=n * k, group=32, **planes)
-        ours.builder.output(f"out{i}", T.int4_matvec(row, weight, w_order="nk"))
+        product = T.int4_matvec(row, weight, w_order="nk", activations=rounded)
+        ours.builder.output(f"out{i}", product)
     return ours.ready()
 
 
@@ -226,6 +230,22 @@ def int4_onnx(threads: int, x: np.ndarray, parts, count: int, level: int):
     return lambda: session.run(None, {"x": x})
 
 
+def check_rounded(got: np.ndarray, x: np.ndarray, w: np.ndarray, what: str) -> None:
+    """A row rounded to int8 in groups of 32: each x moves by half a step at most, the largest of
+    its group being 127 steps. Then come four roundings a group and those of the planes' offsets.
+    """
+    wide = np.abs(x.astype(np.float64)).reshape(-1, 32)
+    steps = np.repeat(wide.max(axis=1) / 127, 32)[None]
+    terms = 4 * wide.shape[0] + 8
+    moved = 0.5 * steps + terms * UNIT * (np.abs(x) + steps)
+    bound = 1.01 * (moved @ np.abs(w)).ravel()
+    error = np.abs(got.ravel() - (x.astype(np.float64) @ w).ravel())
+    assert (error <= bound).all(), f"{what}: {error.max():.3g} beyond {bound.max():.3g}"
+
+
+INT8_PEER = "ONNX Runtime, level 4"  # rounds the row to int8, as activations="int8" does
+
+
 def int4_rows(threads: int, ceiling: dict) -> list[dict]:
     k = n = 4096
     size = k * n // 2 + 2 * 2 * (k * n // 32)
@@ -237,19 +257,24 @@ def int4_rows(threads: int, ceiling: dict) -> list[dict]:
     sides = {second: int4_ours(threads, x, parts, count, second) for second in ("biases", "zeros")}
     for second, ours in sides.items():
         check(ours.result(), x, whole, k // 16 + 8, f"int4 matvec, {second}")
+    rounded = {}
+    for second in ("biases", "zeros"):
+        name = f"{second}, int8 rows"
+        rounded[name] = int4_ours(threads, x, parts, count, second, "int8")
+        check_rounded(rounded[name].result(), x, whole, f"int4 matvec, {name}")
     found = []
     peers = {
         "torch int4 f32": lambda: int4_torch(x, parts, count, "f32"),
         "torch int4 bf16": lambda: int4_torch(x, parts, count, "bf16"),
         "ONNX Runtime, level 0": lambda: int4_onnx(threads, x, parts, count, 0),
-        "ONNX Runtime, level 4": lambda: int4_onnx(threads, x, parts, count, 4),
+        INT8_PEER: lambda: int4_onnx(threads, x, parts, count, 4),
     }
     for label, make in peers.items():
         theirs = make()
         result = np.asarray(torch.as_tensor(theirs()[0]).to(torch.float64))
         loss = float(np.abs(result - exact).max() / np.abs(exact).max())
         assert loss < 0.05, f"{label}: {loss}"
-        for second, ours in sides.items():
+        for second, ours in (sides | (rounded if label == INT8_PEER else {})).items():
             times = alternate.alternate({"accel": ours, label: theirs}, rounds=7)
             times = {name: [us / count for us in all_] for name, all_ in times.items()}
             name = f"int4 matvec 4096, {second}"

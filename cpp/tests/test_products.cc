@@ -253,6 +253,56 @@ TEST(a_product_of_many_rows_holds_the_bits_of_few) {
   }
 }
 
+// From 256 rows on a tile may take one lane after another; columns fill a block, panels and vectors
+// of it or not, rows of x stand where they are or packed, and a bias is added at the end.
+TEST(a_product_of_many_rows_follows_lane16) {
+  const size_t M = 259;
+  for (const auto* t : tables())
+    for (const auto& [K, N] :
+         {std::pair<size_t, size_t>{256, 5}, {300, 70}, {576, 133}, {1024, 64}, {1028, 9}}) {
+      Random random;
+      const Rows x(M, K, random);
+      const Guarded bias = floats(DType::F32, N, random);
+      for (const auto& [xt, wt] : kPairs) {
+        const Guarded w = floats(wt, K * N, random);
+        std::vector<float> want = walk(level_of(*t), true, x, widened(wt, w, true, K, N), N);
+        const std::string types = std::string("_nk_") + name_of(xt) + "_" + name_of(wt);
+        for (const uint32_t chunks : {0u, 1u, 3u})
+          expect(*t, {"matmul" + types, {x.as(xt), w.as<void>()}, M, K, N, true, want.data()},
+                 ProductParams{}, chunks);
+        for (size_t i = 0; i < want.size(); ++i) want[i] += bias.as<float>()[i % N];
+        expect(*t,
+               {"linear" + types,
+                {x.as(xt), w.as<void>(), bias.as<void>()},
+                M,
+                K,
+                N,
+                true,
+                want.data()},
+               ProductParams{}, 1);
+      }
+      const Int4Data d = int4_data(K * N, 32, DType::F16, N % 2 == 1, random);
+      std::vector<float> w(K * N);
+      for (size_t i = 0; i < K * N; ++i) w[i] = d.weight(level_of(*t), i);
+      const std::vector<float> want = walk(level_of(*t), true, x, w, N);
+      ProductParams params{};
+      params.group = 32, params.zeros = d.zeros;
+      void* const offsets = d.offsets.as<void>();
+      for (const char* variant : {"nk_f16", "nk_any_f16"})
+        if (K % 32 == 0 || variant[3] == 'a')
+          expect(*t,
+                 {std::string("int4_matmul_") + variant,
+                  {x.as(DType::F32), d.codes.as<void>(), d.scales.as<void>(),
+                   d.zeros ? offsets : nullptr, d.zeros ? nullptr : offsets},
+                  M,
+                  K,
+                  N,
+                  true,
+                  want.data()},
+                 params, 1);
+    }
+}
+
 // Blocks in turn ordinary, zero, at halves of a step, subnormal and large; row 3 holds a NaN, row 5
 // an infinity.
 static Rows int8_rows(size_t K, Random& random) {
@@ -416,7 +466,7 @@ TEST(rows_do_not_touch_each_other) {
 // K beyond one slice and one panel, M beyond one super-block, N beyond one block of columns.
 TEST(large_products_are_cut_without_changing_a_bit) {
   Random random;
-  const size_t M = 103, K = 1161, N = 75;
+  const size_t M = 103, K = 1161, N = 139;
   for (const bool nk : {true, false})
     for (const auto* t : tables()) {
       const Rows x(M, K, random);

@@ -325,6 +325,12 @@ static void int4_stream(const Product& p, const Int4Weight<Plane>& w, const Rect
   for (u32 n = r.n0; n < r.n1; n += kNkStreamRows) {
     const u32 rows = least(kNkStreamRows, r.n1 - n);
     int4_planes(w, planes, n, rows);
+    // The planes of the next rows: the whole block needs them at once.
+    const u64 next = (u64)(n + kNkStreamRows) * planes.groups;
+    for (u32 i = 0; i < kNkStreamRows * planes.groups; i += 64 / sizeof(Plane)) {
+      __builtin_prefetch(w.scales + next + i);
+      __builtin_prefetch(w.offsets + next + i);
+    }
     if (!w.zeros) int4_rows<Per>(p, w.codes, x, n, r.n1, planes, false, true);
     else if (int4_no_zero_scale(planes, rows))
       int4_rows<Per>(p, w.codes, x, n, r.n1, planes, true, true);
@@ -411,7 +417,7 @@ struct Int4Panels {
   Int4Weight<Plane> w;
   ACCEL_INLINE void planes(u64 row, u32 count, float* to) const {
     widen(w.scales + row, count, to);
-    widen(w.offsets + row, count, to + kKnDepth);
+    widen(w.offsets + row, count, to + kKnPlanes);
   }
   template <int Vectors>
   ACCEL_INLINE void values(u64 row, u32 first, float scale, float offset, F16x* v) const {

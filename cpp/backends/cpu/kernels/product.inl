@@ -98,6 +98,19 @@ static u32 pack_chunks(const void* params, u32) {
   return M == 1 ? 1 : up_to(M, kProductPack) / kProductPack;
 }
 
+// One k of a tile whose lanes run over columns: R rows of x, `row` apart and x3 being the fourth,
+// by Vs vectors of w.
+template <int R, int Vs>
+static ACCEL_INLINE void column_step(const float* x0, const float* x3, u64 row, const float* w,
+                                     V (*a)[Vs]) {
+  V wide[Vs];
+  ACCEL_UNROLL for (int n = 0; n < Vs; ++n) wide[n] = v_load(w + n * kLanes);
+  ACCEL_UNROLL for (int m = 0; m < R; ++m) {
+    const V xs = v_set(m < 3 ? x0[m * row] : x3[(m - 3) * row]);
+    ACCEL_UNROLL for (int n = 0; n < Vs; ++n) a[m][n] = v_fma(xs, wide[n], a[m][n]);
+  }
+}
+
 // ---------------------------------------------------------------- float weights
 
 template <class W>

@@ -2,23 +2,23 @@
 // +0 over ascending k. Vector lanes run over n. K is cut only by storing the unfinished sums in out
 // and taking them up again.
 
+// Rows by vectors of a tile, and the slices of a block. On avx512 24 accumulators, 4 weights and 1
+// activation; a slice passes once and its sums are in registers for up to 1024 k, so results are
+// rarely read back.
 #if ACCEL_ISA_avx512
-enum { kKnRows = 12 };  // by 2 vectors: 24 accumulators, 2 weights, the activation from memory
+enum { kKnRows = 6, kKnVectors = 4, kKnPanel = 64, kKnDepth = 1024 };
 #elif ACCEL_ISA_avx2
-enum { kKnRows = 6 };
+enum { kKnRows = 6, kKnVectors = 2, kKnPanel = 32, kKnDepth = 256 };
 #else
-enum { kKnRows = 4 };
+enum { kKnRows = 4, kKnVectors = 2, kKnPanel = 32, kKnDepth = 256 };
 #endif
-// A widened slice of a panel is [kKnDepth][kKnPanel]. A block of slices stays in the second cache,
-// the rows of one slice of activations in the nearest.
+// A widened slice of a panel is [kKnDepth][kKnPanel]. A block of slices stays in the second cache.
 enum {
-  kKnPanel = 32,
-  kKnPair = 2 * kLanes,
-  kKnDepth = 256,
-  kKnSlice = kKnDepth * kKnPanel,  // floats
-  kKnBlockPanels = 4,
-  kKnBlockDepth = 4 * kKnDepth,
-  kKnAhead = 16,  // k of one row to a line
+  kKnTile = (u32)kKnVectors * kLanes,  // columns
+  kKnBlockColumns = 128,
+  kKnBlockDepth = 1024,
+  kKnPlanes = 256,  // k whose scales and offsets are widened at a time
+  kKnAhead = 16,    // k of one row to a line
 };
 
 static u64 kn_shared(const void* params) {
@@ -30,12 +30,16 @@ static ACCEL_INLINE u32 kn_deep(u32 K) {
   return up_to(least(K, kKnBlockDepth), kKnDepth) / kKnDepth;
 }
 static ACCEL_INLINE u32 kn_wide(u32 N) {
-  return least(kKnBlockPanels, up_to(N, kKnPanel) / kKnPanel);
+  return up_to(least(N, kKnBlockColumns), kKnPanel) / kKnPanel;
+}
+// Floats of a slice. One activation row by packed panels keeps scales and offsets in them.
+static ACCEL_INLINE u64 kn_slice(u32 K) {
+  return (u64)up_to(least(K, kKnDepth), kKnPlanes) * kKnPanel;
 }
 // One activation row, and a block with the slack that dequant wants.
 static u64 kn_local(const void* params) {
   const ProductShape* s = shape_of(params);
-  return ((u64)up_to(s->K, 16) + (u64)kn_deep(s->K) * kn_wide(s->N) * kKnSlice + 16) * 4;
+  return (up_to(s->K, 16) + kn_deep(s->K) * kn_wide(s->N) * kn_slice(s->K) + 16) * 4;
 }
 
 // Sixteen of each of four rows of xs, transposed: to[k * rows + r].
@@ -64,9 +68,12 @@ static void kn_pack_rows(const X* x, u32 K, u32 m0, u32 m1, float* px) {
     for (u32 k = 0; k < K; k += 16, to += 16 * rows) {
       const u32 length = least(16, K - k);
       for (u32 r = 0; r < rows; ++r) widen(x + (u64)(m + r) * K + k, length, xs[r]);
-      u32 r = 0;
-      for (; length == 16 && r + 4 <= rows; r += 4) kn_transpose(xs + r, to + r, rows);
-      for (; r < rows; ++r)
+      if (length == 16 && rows >= 4) {
+        for (u32 r = 0; r < rows; r += 4)  // the last four once more where they are not whole
+          kn_transpose(xs + least(r, rows - 4), to + least(r, rows - 4), rows);
+        continue;
+      }
+      for (u32 r = 0; r < rows; ++r)
         for (u32 i = 0; i < length; ++i) to[i * rows + r] = xs[r][i];
     }
     m += rows;
@@ -102,56 +109,58 @@ struct KnTile {
   u64 width;  // of out
 };
 
-// Columns column .. column + kKnPair - 1, from and to rows of kKnPair floats.
-template <int R>
-static __attribute__((noinline)) void kn_pair(const KnTile& t, u32 column, float* out, u64 width) {
-  V a[R][2];
+// The columns from `column` on, Vs vectors of them, from and to rows `width` apart.
+template <int R, int Vs>
+static __attribute__((noinline)) void kn_columns(const KnTile& t, u32 column, float* out,
+                                                 u64 width) {
+  V a[R][Vs];
   ACCEL_UNROLL for (int m = 0; m < R; ++m) {
     const float* from = out + m * width;
-    if (t.first) __builtin_prefetch(from, 1);
-    a[m][0] = t.first ? v_set(0.0f) : v_load(from);
-    a[m][1] = t.first ? v_set(0.0f) : v_load(from + kLanes);
+    ACCEL_UNROLL for (int n = 0; n < Vs; ++n) {
+      if (t.first) __builtin_prefetch(from + n * kLanes, 1);
+      a[m][n] = t.first ? v_set(0.0f) : v_load(from + n * kLanes);
+    }
   }
-  // Every third row has a pointer; two more are an index away.
-  constexpr int kThirds = (R + 2) / 3;
-  const float* x[kThirds];
-  ACCEL_UNROLL for (int i = 0; i < kThirds; ++i) x[i] = t.x + 3 * i * t.row;
-  const float* w = t.w + column;
+  const float *x0 = t.x, *x3 = t.x + 3 * t.row, *w = t.w + column;
   const char* ahead = t.ahead;
   for (u32 k0 = 0; k0 < t.depth; k0 += kKnAhead) {
-    for (int i = 0; i < 3; ++i) __builtin_prefetch(ahead + i * t.ahead_row);
+    for (int i = 0; i < 3; ++i) __builtin_prefetch(ahead + i * t.ahead_row, 0, 2);
     ahead += 64;
     const u32 steps = least(kKnAhead, t.depth - k0);
     for (u32 k = 0; k < steps; ++k, w += kKnPanel) {
-      const V w0 = v_load(w), w1 = v_load(w + kLanes);
-      ACCEL_UNROLL for (int m = 0; m < R; ++m) {
-        const V xs = v_set(x[m / 3][m % 3 * t.row]);
-        a[m][0] = v_fma(xs, w0, a[m][0]);
-        a[m][1] = v_fma(xs, w1, a[m][1]);
-      }
-      ACCEL_UNROLL for (int i = 0; i < kThirds; ++i) x[i] += t.step;
+      column_step<R, Vs>(x0, x3, t.row, w, a);
+      x0 += t.step, x3 += t.step;
     }
   }
-  ACCEL_UNROLL for (int m = 0; m < R; ++m) {
-    v_store(out + m * width, a[m][0]);
-    v_store(out + m * width + kLanes, a[m][1]);
+  ACCEL_UNROLL for (int m = 0; m < R; ++m) ACCEL_UNROLL for (int n = 0; n < Vs; ++n) {
+    v_store(out + m * width + n * kLanes, a[m][n]);
   }
+}
+template <int R>
+static void kn_columns_of(const KnTile& t, u32 column, u32 columns, float* out, u64 width) {
+  const u32 vectors = up_to(columns, kLanes) / kLanes;
+#if ACCEL_ISA_avx512
+  if (vectors == 4) return kn_columns<R, 4>(t, column, out, width);
+  if (vectors == 3) return kn_columns<R, 3>(t, column, out, width);
+#endif
+  if (vectors == 2) return kn_columns<R, 2>(t, column, out, width);
+  kn_columns<R, 1>(t, column, out, width);
 }
 
 template <int R>
 static void kn_tile(const KnTile& t) {
-  for (u32 c = 0; c < t.columns; c += kKnPair) {
-    const u32 columns = least(kKnPair, t.columns - c);
-    if (columns == kKnPair) {
-      kn_pair<R>(t, c, t.out + c, t.width);
+  for (u32 c = 0; c < t.columns; c += kKnTile) {
+    const u32 columns = least(kKnTile, t.columns - c);
+    if (columns % kLanes == 0) {
+      kn_columns_of<R>(t, c, columns, t.out + c, t.width);
     } else {
-      float edge[R * kKnPair];
+      float edge[R * kKnTile];
       for (u32 m = 0; m < R; ++m)
-        for (u32 n = 0; n < kKnPair; ++n)
-          edge[m * kKnPair + n] = t.first || n >= columns ? 0.0f : t.out[m * t.width + c + n];
-      kn_pair<R>(t, c, edge, kKnPair);
+        for (u32 n = 0; n < kKnTile; ++n)
+          edge[m * kKnTile + n] = t.first || n >= columns ? 0.0f : t.out[m * t.width + c + n];
+      kn_columns_of<R>(t, c, columns, edge, kKnTile);
       for (u32 m = 0; m < R; ++m)
-        for (u32 n = 0; n < columns; ++n) t.out[m * t.width + c + n] = edge[m * kKnPair + n];
+        for (u32 n = 0; n < columns; ++n) t.out[m * t.width + c + n] = edge[m * kKnTile + n];
     }
   }
   if (t.bias)
@@ -161,10 +170,7 @@ static void kn_tile(const KnTile& t) {
 
 static void kn_tile_of(u32 rows, const KnTile& t) {
   switch (rows) {
-#if ACCEL_ISA_avx512
-    case 12:
-      return kn_tile<12>(t);
-#elif ACCEL_ISA_avx2
+#if ACCEL_ISA_avx512 || ACCEL_ISA_avx2
     case 6:
       return kn_tile<6>(t);
 #endif
@@ -177,15 +183,26 @@ static void kn_tile_of(u32 rows, const KnTile& t) {
   }
 }
 
+// Float weights are read in pieces of rows that lie apart, so the rows to come are fetched.
+template <class Weight>
+static ACCEL_INLINE void kn_fetch(const Weight&, u64, u32) {}
+template <class W>
+static ACCEL_INLINE void kn_fetch(const FloatWeight<W>& weight, u64 i, u32 columns) {
+  for (u32 c = 0; c < columns; c += 64 / sizeof(W)) __builtin_prefetch(weight.w + i + c);
+}
+enum { kKnFetch = 8 };  // rows
+
 // Rows k .. k + depth - 1 of a panel's columns, widened.
 template <class Weight>
 static void kn_panel(const Product& p, const Weight& weight, u32 n, u32 columns, u32 k, u32 depth,
                      float* panel) {
   // Columns that do not exist are computed and dropped; they must not be slow.
-  if (columns < kKnPanel && k == 0)
-    for (u32 i = 0; i < kKnDepth * kKnPanel; ++i) panel[i] = 0.0f;
-  for (u32 i = 0; i < depth; ++i)
+  if (columns < kKnPanel)
+    for (u32 i = 0; i < depth * kKnPanel; ++i) panel[i] = 0.0f;
+  for (u32 i = 0; i < depth; ++i) {
+    kn_fetch(weight, (u64)(k + i + kKnFetch) * p.N + n, columns);
     dequant(weight, (u64)(k + i) * p.N + n, columns, panel + i * kKnPanel);
+  }
 }
 
 // Rows of x for kn_rectangle: as they are, or as kn_pack_rows leaves them.
@@ -200,6 +217,7 @@ struct KnBlock {
 };
 static void kn_block(const Product& p, const KnBlock& b, const KnActivations& x, u32 m0, u32 m1) {
   const u32 deep = up_to(b.depth, kKnDepth) / kKnDepth;
+  const u64 slice = kn_slice(p.K);
   for (u32 m = m0; m < m1;) {
     const u32 rows = block_rows(m1 - m, kKnRows);
     for (u32 s = 0; s < deep; ++s) {
@@ -211,17 +229,17 @@ static void kn_block(const Product& p, const KnBlock& b, const KnActivations& x,
       t.step = x.packed ? rows : 1;
       t.first = k == 0;
       t.width = p.N;
-      // The next rows of this slice, a quarter of them with each panel.
-      t.ahead_row = x.packed ? kKnAhead * 64 : (u64)p.K * 4;
+      // The next rows of this slice, three of them with each panel.
+      t.ahead_row = (u64)(x.packed ? t.depth : p.K) * 4;
       t.ahead = (const char*)(t.x + (u64)rows * p.K);
-      const float* w = b.w + (u64)s * kKnSlice;
+      const float* w = b.w + s * slice;
       for (u32 n = b.n; n < b.n1; n += kKnPanel) {
         t.w = w;
         t.columns = least(kKnPanel, b.n1 - n);
         t.bias = p.bias && k + t.depth == p.K ? p.bias + n : nullptr;
         t.out = p.out + (u64)m * p.N + n;
         kn_tile_of(rows, t);
-        w += (u64)deep * kKnSlice;
+        w += deep * slice;
         t.ahead += 3 * t.ahead_row;
       }
     }
@@ -232,14 +250,14 @@ static void kn_block(const Product& p, const KnBlock& b, const KnActivations& x,
 template <class Weight>
 static void kn_rectangle(const Product& p, const Weight& weight, const Rect& r,
                          const KnActivations& x, float* block) {
-  for (u32 n0 = r.n0; n0 < r.n1; n0 += kKnBlockPanels * kKnPanel)
+  for (u32 n0 = r.n0; n0 < r.n1; n0 += kKnBlockColumns)
     for (u32 k0 = 0; k0 < p.K; k0 += kKnBlockDepth) {
-      const KnBlock b = {block, n0, least(n0 + kKnBlockPanels * kKnPanel, r.n1), k0,
+      const KnBlock b = {block, n0, least(n0 + kKnBlockColumns, r.n1), k0,
                          least(kKnBlockDepth, p.K - k0)};
       // In the order of the addresses: a row may be overwritten past its end.
       float* slice = block;
       for (u32 n = b.n; n < b.n1; n += kKnPanel)
-        for (u32 k = k0; k < k0 + b.depth; k += kKnDepth, slice += kKnSlice)
+        for (u32 k = k0; k < k0 + b.depth; k += kKnDepth, slice += kn_slice(p.K))
           kn_panel(p, weight, n, least(kKnPanel, b.n1 - n), k, least(kKnDepth, k0 + b.depth - k),
                    slice);
       kn_block(p, b, x, r.m0, r.m1);

@@ -47,12 +47,14 @@ static u64 nk_shared(const void* params) {
   return s->M == 1 ? 0 : (u64)s->M * nk_width(s->K) * 4;
 }
 static u64 few_local(u32 K);
+static u64 lanes_local(u32 K, u32 N);
 // One activation row, the widened weight rows, the accumulators of one block of rows.
 static u64 nk_local(const void* params) {
   const ProductShape* s = shape_of(params);
   const u32 columns = up_to(least(nk_block_columns(s->K), s->N), kNkColumns);
-  const u64 many = (u64)columns * (nk_stride(s->K) + kNkRows * 16), few = few_local(s->K);
-  return (nk_width(s->K) + (many < few ? few : many)) * 4;
+  const u64 many = (u64)columns * (nk_stride(s->K) + kNkRows * 16);
+  const u64 other = s->M > kFewRows ? lanes_local(s->K, s->N) : few_local(s->K);
+  return (nk_width(s->K) + (many < other ? other : many)) * 4;
 }
 
 // ---------------------------------------------------------------- activations
@@ -310,6 +312,10 @@ static ACCEL_INLINE const float* nk_weight_in_place(const FloatWeight<float>& we
 template <class Weight>
 static void few_rectangle(const Product& p, const Weight& weight, const Rect& r, const float* px,
                           float* scratch);
+static bool lanes_pay(u32 K, u32 rows);
+template <class Weight>
+static void lanes_rectangle(const Product& p, const Weight& weight, const Rect& r,
+                            const NkActivations& x, float* scratch);
 
 // The rectangle of one chunk; scratch holds what nk_local says, less one row.
 template <class Weight>
@@ -318,6 +324,7 @@ static void nk_rectangle(const Product& p, const Weight& weight, const Rect& r,
   const u32 width = nk_width(p.K), stride = nk_stride(p.K);
   if (x.packed && r.m1 - r.m0 <= kFewRows && !nk_weight_in_place(weight, 0))
     return few_rectangle(p, weight, r, x.x, scratch);
+  if (lanes_pay(p.K, r.m1 - r.m0)) return lanes_rectangle(p, weight, r, x, scratch);
   const u32 most = least(nk_block_columns(p.K), r.n1 - r.n0);
   for (u32 n = r.n0; n < r.n1; n += most) {
     u32 columns = least(most, r.n1 - n), done = 0;

@@ -4,7 +4,7 @@
 // order is that of kn, a chain over k.
 
 // A source W counts rows over all panels: w.planes(row, count, to) widens their scales to `to` and
-// their offsets to to + kKnDepth; w.values<Vectors>(row, first, scale, offset, v) gives vectors
+// their offsets to to + kKnPlanes; w.values<Vectors>(row, first, scale, offset, v) gives vectors
 // first, first + 1, ... of a row.
 template <class W>
 struct Panels {
@@ -20,16 +20,16 @@ static void panel_columns(const Product& p, const float* x, const W& w, u32 n, f
   for (int j = 0; j < Together; ++j)
     for (int i = 0; i < Vectors; ++i) a[j][i] = splat(0.0f);
   const u64 first = (u64)(n / (Vectors * 16)) * p.K;
-  for (u32 k0 = 0; k0 < p.K; k0 += kKnDepth) {
-    const u32 depth = least(kKnDepth, p.K - k0);
+  for (u32 k0 = 0; k0 < p.K; k0 += kKnPlanes) {
+    const u32 depth = least(kKnPlanes, p.K - k0);
     for (int j = 0; j < Together; ++j)
-      w.planes(first + (u64)j * p.K + k0, depth, planes + j * 2 * kKnDepth);
+      w.planes(first + (u64)j * p.K + k0, depth, planes + j * 2 * kKnPlanes);
     for (u32 k = 0; k < depth; ++k) {
       const F16x xs = splat(x[k0 + k]);
       ACCEL_UNROLL for (int j = 0; j < Together; ++j) {
-        const float* s = planes + j * 2 * kKnDepth + k;
+        const float* s = planes + j * 2 * kKnPlanes + k;
         F16x v[Vectors];
-        w.template values<Vectors>(first + (u64)j * p.K + k0 + k, 0, s[0], s[kKnDepth], v);
+        w.template values<Vectors>(first + (u64)j * p.K + k0 + k, 0, s[0], s[kKnPlanes], v);
         ACCEL_UNROLL for (int i = 0; i < Vectors; ++i) a[j][i] = fma(xs, v[i], a[j][i]);
       }
     }
@@ -54,19 +54,25 @@ static void kn_stream(const Product& p, const float* x, const Panels<W>& s, cons
   else panel_strip<8>(p, x, s.w, r, panel);
 }
 
-// The 32 columns from n on of the tile that more rows share.
+// Rows k .. k + depth - 1 of the tile that more rows share, 32 columns at a time: the smallest
+// unit.
 template <class W>
-static void kn_panel(const Product& p, const Panels<W>& s, u32 n, u32, u32 k, u32 depth,
+static void kn_panel(const Product& p, const Panels<W>& s, u32 n, u32 columns, u32 k, u32 depth,
                      float* panel) {
-  float planes[2 * kKnDepth];
-  const u64 first = (u64)(n / s.unit) * p.K + k;
-  s.w.planes(first, depth, planes);
-  for (u32 i = 0; i < depth; ++i) {
-    F16x v[2];
-    s.w.template values<2>(first + i, n % s.unit / 16, planes[i], planes[kKnDepth + i], v);
-    store(panel + i * kKnPanel, v[0]);
-    store(panel + i * kKnPanel + 16, v[1]);
-  }
+  float planes[2 * kKnPlanes];
+  for (u32 c = n; c < n + columns; c += 32)
+    for (u32 from = 0; from < depth; from += kKnPlanes) {
+      const u32 count = least(kKnPlanes, depth - from);
+      const u64 first = (u64)(c / s.unit) * p.K + k + from;
+      float* to = panel + from * kKnPanel + (c - n);
+      s.w.planes(first, count, planes);
+      for (u32 i = 0; i < count; ++i, to += kKnPanel) {
+        F16x v[2];
+        s.w.template values<2>(first + i, c % s.unit / 16, planes[i], planes[kKnPlanes + i], v);
+        store(to, v[0]);
+        store(to + 16, v[1]);
+      }
+    }
 }
 
 // The rectangle of one chunk, cut between panels.

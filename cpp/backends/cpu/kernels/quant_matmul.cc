@@ -7,6 +7,8 @@ namespace ISA {
 #include "backends/cpu/kernels/product.inl"
 #include "backends/cpu/kernels/product_nk.inl"
 #include "backends/cpu/kernels/product_few.inl"
+#include "backends/cpu/kernels/transpose.inl"
+#include "backends/cpu/kernels/product_lanes.inl"
 #include "backends/cpu/kernels/product_kn.inl"
 #include "backends/cpu/kernels/product_narrow.inl"
 #include "backends/cpu/kernels/product_int8.inl"
