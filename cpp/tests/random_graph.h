@@ -88,6 +88,7 @@ class Generator {
     return random_graph::call(op, in, std::move(attrs), std::move(site));
   }
   static constexpr double kLimit = 1e3;  // finite in f16, sums included
+  static constexpr int64_t kMostGathered = 1 << 18;
 
   int below(int n) { return int(r_() % uint64_t(n)); }
   int64_t width() {
@@ -274,7 +275,9 @@ class Generator {
     if (which != 0) keep(r.values[0], x.bound);
     if (which != 1) {
       const Tensor ids = tensor::reshape(r.values[1], {r.values[1].shape().elements()});
-      keep(call(Op::gather_rows, {matrix(x.t), ids}).value(), x.bound);
+      // A row for each entry: gathered again and again it would outgrow any machine.
+      if (ids.shape().elements() * w <= kMostGathered)
+        keep(call(Op::gather_rows, {matrix(x.t), ids}).value(), x.bound);
     }
   }
 

@@ -22,15 +22,15 @@ PLANTS = {
     ),
     "a barrier left out of what texts share": (
         *("rms_norm.metal", "rms_norm", True, BARRIER, ""),
-        r"race: kernel 'rms_norm_f\d+_plain', .*lanes\.h:\d+: .*threadgroup memory",
+        r"race: kernel 'rms_norm_f\d+_plain\w*', .*lanes\.h:\d+: .*threadgroup memory",
     ),
     "a barrier for other memory": (
         *("rms_norm.metal", "l2_norm", True, BARRIER, BARRIER.replace("threadgroup)", "device)")),
-        r"race: kernel 'l2_norm_f\d+_plain', .*lanes\.h:\d+: .*threadgroup memory",
+        r"race: kernel 'l2_norm_f\d+_plain\w*', .*lanes\.h:\d+: .*threadgroup memory",
     ),
     "a value that nobody writes": (
         *("rms_norm.metal", "rms_norm", True, "slots[thread_index] = a;", ""),
-        r"uninitialised: kernel 'rms_norm_f\d+_plain', .*lanes\.h:\d+",
+        r"uninitialised: kernel 'rms_norm_f\d+_plain\w*', .*lanes\.h:\d+",
     ),
     "an element past the end": (
         *("rms_norm.metal", "l2_norm", False, "widen(x[i])", "widen(x[i + 500])"),
@@ -43,7 +43,7 @@ PLANTS = {
     "a barrier in divergent code": (
         *("rms_norm.metal", "l2_norm", True, WRITTEN + BARRIER),
         WRITTEN + "if (thread_index < 7) " + BARRIER,
-        r"divergence: kernel 'l2_norm_f\d+_plain', .*lanes\.h:\d+",
+        r"divergence: kernel 'l2_norm_f\d+_plain\w*', .*lanes\.h:\d+",
     ),
 }
 
