@@ -19,14 +19,6 @@ size_t place_of(size_t part, PartPlace what) {
   return kFirstPart + part * kPartPlaces + what;
 }
 
-template <class T>
-T params_of(const Call& c) {
-  Params words;
-  c.def->params(c, words);
-  T p = {};
-  std::memcpy(&p, words.words.data(), sizeof p);
-  return p;
-}
 std::pair<const Call*, int> result_of(const Call& c) {
   return {&c, int(c.in.size())};
 }

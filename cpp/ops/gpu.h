@@ -18,6 +18,16 @@ std::vector<KernelRow> on_gpus(std::vector<KernelRow> rows, LaunchRule rule,
 // The rows given, and before them one of the GPUs alone.
 std::vector<KernelRow> with_gpu_row(std::vector<KernelRow> rows, KernelRow first, LaunchRule rule);
 
+// A call's parameters as their struct.
+template <class T>
+T params_of(const Call& call) {
+  Params params;
+  call.def->params(call, params);
+  T p = {};
+  std::memcpy(&p, params.words.data(), sizeof p);
+  return p;
+}
+
 inline uint32_t groups_of(int64_t n, int64_t each) {
   return uint32_t((n + each - 1) / each);
 }

@@ -71,10 +71,7 @@ int64_t parts_of(const Call& c, int64_t each) {
 }
 
 void launch_rounding(const Call& c, Launches& out) {
-  Params params;
-  c.def->params(c, params);
-  ProductParams p = {};
-  std::memcpy(&p, params.words.data(), sizeof p);
+  const auto p = params_of<ProductParams>(c);
   const int64_t blocks = int64_t(p.M) * (p.K / p.group);
   out.scratch = int64_t(p.M) * p.K + 8 * blocks;
   out.list.push_back({c.in[0].dtype == DType::F16 ? "round_to_int8_f16" : "round_to_int8_f32",

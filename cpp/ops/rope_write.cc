@@ -42,13 +42,6 @@ bool fits(const RopeWrite& r) {
          elements(v.in[rows]) < kMostElements;
 }
 
-RopeParams rope_params(const Call& rope) {
-  Params words;
-  rope.def->params(rope, words);
-  RopeParams p = {};
-  std::memcpy(&p, words.words.data(), sizeof p);
-  return p;
-}
 uint32_t groups(const RopeParams& p) {
   return groups_of(int64_t(p.rows) * (p.width - p.rotary_dim / 2), kGroupThreads);
 }
@@ -59,8 +52,8 @@ bool rope_write(const RopeWrite& r, const Limits& limits, CombinedLaunch& out) {
   if (limits.backend == Backend::cpu || !fits(r)) return false;
   const In &k_state = r.scatter_k->in[state], &v_state = r.scatter_v->in[state];
   RopeWriteParams p = {};
-  p.q = rope_params(*r.rope_q);
-  p.k = rope_params(*r.rope_k);
+  p.q = params_of<RopeParams>(*r.rope_q);
+  p.k = params_of<RopeParams>(*r.rope_k);
   p.q_groups = groups(p.q);
   p.k_groups = groups(p.k);
   p.n = uint32_t(elements(r.scatter_k->in[ids]));

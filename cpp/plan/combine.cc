@@ -71,6 +71,16 @@ class Combiner {
     return true;
   }
 
+  // Whether an operand that a launch would read is written by a step of its run.
+  bool is_made_inside(int first, int s, int operand) const {
+    const auto& operands = operands_[size_t(s)];
+    if (operands[size_t(operand)].write || operands[size_t(operand)].value < 0) return false;
+    for (int t = first; t < s; ++t)
+      for (const int v : p_.steps[size_t(t)].writes_value)
+        if (v == operands[size_t(operand)].value) return true;
+    return false;
+  }
+
   bool take(int first, int last, const CombinedLaunch& one) {
     Combined c;
     c.first = first, c.last = last;
@@ -79,6 +89,7 @@ class Combiner {
     for (const auto& [call, operand] : one.operands) {
       int of = call ? first : -1;
       while (call && &p_.steps[size_t(of)].call != call) ++of;
+      if (call && is_made_inside(first, of, operand)) return false;
       c.operands.push_back({of, call ? operand : 0});
     }
     for (int s = first; s <= last; ++s) p_.steps[size_t(s)].group = first;
@@ -104,13 +115,19 @@ class Combiner {
       f.products.push_back(&step(end)->call);
     }
     if (f.products.empty() || !is_inner(result(s), end - 1)) return false;
-    if (f.products.size() == 2 && is(end, Op::swiglu) && takes(end, 0, s + 1) &&
-        takes(end, 1, s + 2) && is_inner(result(s + 1), end) && is_inner(result(s + 2), end)) {
-      FusedProduct pair = f;
-      pair.swiglu = &step(end)->call;
-      if (take_product(s, end, s + 1, pair)) return true;
-    }
-    return take_product(s, end - 1, s + 1, f);
+    return swiglu_run(s, end, f) || take_product(s, end - 1, s + 1, f);
+  }
+
+  // swiglu of the two products behind the norm `s`, whichever of them is the gate.
+  bool swiglu_run(int s, int end, FusedProduct pair) {
+    if (pair.products.size() != 2 || !is(end, Op::swiglu)) return false;
+    const int gate = read(end, 0) == result(s + 1) ? s + 1 : s + 2, up = 2 * s + 3 - gate;
+    if (!takes(end, 0, gate) || !takes(end, 1, up) || !is_inner(result(gate), end) ||
+        !is_inner(result(up), end))
+      return false;
+    pair.products = {&step(gate)->call, &step(up)->call};
+    pair.swiglu = &step(end)->call;
+    return take_product(s, end, s + 1, pair);
   }
 
   // A product and the residual that is added to it.
@@ -182,7 +199,8 @@ void tell(PlanData& p) {
       const Step& step = p.steps[size_t(s)];
       for (Selection& selection : p.selections)
         if (selection.node == step.node && selection.kernel == step.row->kernel)
-          selection.reason += "; combined: one launch does nodes " + nodes_text(p, c);
+          selection.reason +=
+              "; combined: one launch of " + c.launch.function + " does nodes " + nodes_text(p, c);
     }
 }
 

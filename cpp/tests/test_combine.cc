@@ -77,7 +77,7 @@ TEST(test_a_layer_of_one_row_is_four_launches) {
   CHECK_EQ(runs(p), "0-3 6-7 8-11 12-13");
   for (const Combined& c : p.combined)
     for (int s = c.first; s <= c.last; ++s) CHECK_EQ(p.steps[size_t(s)].group, c.first);
-  CHECK(p.selections[9].reason.find("; combined: one launch does nodes 9, 10, 11 and 12") !=
+  CHECK(p.selections[9].reason.find("_ring_one_short_fused does nodes 9, 10, 11 and 12") !=
         std::string::npos);
   CHECK(explain(p).find("4 runs of steps in one launch each") != std::string::npos);
 }
@@ -92,6 +92,25 @@ TEST(test_what_somebody_else_reads_or_who_must_not_fuse_stays_apart) {
   limits.group_bytes = 0;
   CHECK_EQ(runs(make_plan(layer(1), limits, {}, true)), "");
   CHECK_EQ(runs(make_naive_plan(layer(1), cuda())), "");
+}
+
+TEST(test_a_weight_that_the_run_makes_is_no_run) {
+  Builder b("bilinear");
+  const Tensor h = norm(b, b.input("x", DType::F32, {1, 64}), "gain");
+  const Tensor w = product(b, h, "w", 64);
+  b.output("y", call(Op::matmul, {h, w}, {{"w_order", text("nk")}}).value());
+  CHECK_EQ(runs(make_plan(b.finish(), cuda(), {}, true)), "");
+}
+
+TEST(test_either_product_may_be_the_gate) {
+  Builder b("swapped");
+  const Tensor h = norm(b, b.input("x", DType::F32, {1, 64}), "gain");
+  const Tensor up = product(b, h, "up", 64), gate = product(b, h, "gate", 64);
+  b.output("y", call(Op::swiglu, {gate, up}, {}).value());
+  const PlanData p = make_plan(b.finish(), cuda(), {}, true);
+  CHECK_EQ(runs(p), "0-3");
+  using At = std::pair<int, int>;
+  CHECK(p.combined[0].operands[3] == At(2, 1) && p.combined[0].operands[7] == At(1, 1));
 }
 
 TEST(test_launches_are_bound_to_what_the_run_reads_and_leaves) {

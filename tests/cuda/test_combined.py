@@ -76,6 +76,11 @@ def test_other_bindings_reach_a_combined_launch():
             bound[p].write(first[p])
 
 
+def test_a_checked_device_says_that_it_launches_command_by_command():
+    device = accel.open_cuda(check=True)
+    assert not combined(pieces.caches(accel.Runtime(device), "f16").builder.compile())
+
+
 def test_explain_marks_the_steps_of_a_run():
     g = pieces.caches(accel.Runtime(accel.open_cuda()), "f16")
     text = g.builder.compile().explain()

@@ -1,12 +1,14 @@
 """What goes wrong around the executor, on the stand-in of the driver: a driver that is too old or
 came with a fork, memory and copies that are refused, a context that is gone."""
 
+import contextlib
 import os
 import subprocess
 import sys
 
 import accel
 import numpy as np
+import pieces
 import pytest
 from accel import tensor as T
 from cuda_driver import (  # noqa: F401
@@ -145,3 +147,28 @@ def test_pinned_memory_of_many_writes_at_once_is_not_kept(device):
     assert (target.read() == 39).all()
     del fences
     until(lambda: live()["pinned"] <= before + 16)
+
+
+@pytest.mark.parametrize("fuse", [True, False])
+@pytest.mark.parametrize("nth", [1, 2])
+def test_bindings_that_failed_leave_nothing_behind(device, fuse, nth, tmp_path):
+    """Other bindings fail half way; the first ones, again, give what they gave, traced or not."""
+    g = pieces.caches(accel.Runtime(device), "f16")
+    plan, scalars = g.builder.compile(fuse=fuse), {"base": T.f32(10000.0)}
+    bound = {name: device.buffer(a) for name, a in g.ports.items()}
+    turned = bound["turned"] = device.buffer(np.zeros_like(g.ports["q"]))
+    assert plan.submit(bound, scalars).wait()
+    want = turned.read()
+    other = bound | {name: device.buffer(g.ports[name] + 1) for name in ("q", "k", "keys")}
+    other["turned"] = device.buffer(np.zeros_like(g.ports["q"]))
+    nodes = len({"q", "k"}) if not fuse else 1
+    fail("cuGraphExecKernelNodeSetParams", min(nth, nodes))
+    with pytest.raises(accel.DeviceError):
+        plan.submit(other, scalars).wait()
+    nothing_fails()
+    for traced in (plan.trace(str(tmp_path / "t.json")), contextlib.nullcontext()):
+        turned.write(np.zeros_like(want))
+        with traced:
+            assert plan.submit(bound, scalars).wait()
+        assert np.array_equal(turned.read(), want)
+    assert not other["turned"].read().any()

@@ -126,7 +126,7 @@ class CudaDevice : public WorkerDevice {
     l.alignment = kAlign;
     l.max_bytes = core_->max_bytes;
     l.group_bytes = limit(info(), "group_bytes");
-    l.fuse = true;
+    l.fuse = !core_->options.check;  // checks look between commands
     return l;
   }
   bool wraps() const override { return false; }

@@ -110,9 +110,11 @@ class CudaProgram : public Program {
   std::vector<size_t> entries_;   // by command: its first of the table; then their number
   size_t n_entries_ = 0;
   std::vector<size_t> first_patch_;  // by command, then their number
-  std::vector<void*> seen_;          // the table of the run before
-  std::vector<uint8_t> stale_;       // by node: its parameters are others than the graph has
-  std::vector<uint8_t> written_;     // by slot: a command writes to its port
+  std::vector<void*> seen_;          // the table of the run before, if it is in the graph
+  bool seen_any_ = false;
+  std::vector<size_t> changed_;   // nodes with other parameters than the graph has
+  std::vector<uint8_t> stale_;    // by node: its parameters are others than the graph has
+  std::vector<uint8_t> written_;  // by slot: a command writes to its port
   std::vector<std::optional<Check>> checks_;  // by command; empty without check=True
   std::vector<int> scalar_index_;             // by word of the scalars: of the declared ones, or -1
   std::vector<uint32_t> sent_;                // scalars that the device has

@@ -1,6 +1,7 @@
 // Running a program: what differs from the run before is brought up to date, the graph is launched,
 // and the stream tells the end.
 #include <cstring>
+#include <utility>
 
 #include "backends/cuda/errors.h"
 #include "backends/cuda/program.h"
@@ -10,37 +11,37 @@
 namespace accel::cuda {
 
 // Parameters of the nodes whose addresses are others than in the run before. A table is compared as
-// a whole first: most runs have the one of the run before.
+// a whole first: most runs have the one of the run before. A change that fails leaves no table that
+// the graph is known to have, so the next run looks at every address.
 std::optional<Error> CudaProgram::refresh(void* const* table) {
-  if (seen_.empty() || std::memcmp(table, seen_.data(), seen_.size() * sizeof(void*)) == 0)
-    return std::nullopt;
+  if (seen_.empty()) return std::nullopt;
+  const auto is_seen = [&](size_t first, size_t n) {
+    return std::memcmp(table + first, &seen_[first], n * sizeof(void*)) == 0;
+  };
+  if (seen_any_ && is_seen(0, seen_.size())) return std::nullopt;
+  const bool seen = std::exchange(seen_any_, false);
   for (size_t c = 0; c + 1 < entries_.size(); ++c) {
     const size_t first = entries_[c], n = entries_[c + 1] - first;
-    if (n == 0 || std::memcmp(table + first, &seen_[first], n * sizeof(void*)) == 0) continue;
+    if (n == 0 || (seen && is_seen(first, n))) continue;
     for (size_t i = first_patch_[c]; i < first_patch_[c + 1]; ++i) {
       const Patch& p = patches_[i];
       const CUdeviceptr address = device_pointer(table[p.entry]);
       if (addresses_[p.address] == address) continue;
       addresses_[p.address] = address;
-      stale_[p.node] = 1;
+      // What only steps run is no node of the graph.
+      if (nodes_[p.node].node && !std::exchange(stale_[p.node], 1)) changed_.push_back(p.node);
     }
-    for (size_t i = first_patch_[c]; i < first_patch_[c + 1]; ++i) {
-      const size_t node = patches_[i].node;
-      if (!stale_[node]) continue;
-      if (!nodes_[node].node) {  // not of the graph
-        stale_[node] = 0;
-        continue;
-      }
-      const CUDA_KERNEL_NODE_PARAMS_v2 params = params_of(nodes_[node]);
-      if (auto bad = failed(
-              core_->api.GraphExecKernelNodeSetParams(graph_.exec, nodes_[node].node, &params),
-              "cuGraphExecKernelNodeSetParams"))
-        return bad;
-      stale_[node] = 0;
-    }
-    // Only now: what failed above is tried again by the next run.
-    std::memcpy(&seen_[first], table + first, n * sizeof(void*));
   }
+  for (; !changed_.empty(); changed_.pop_back()) {
+    const CUDA_KERNEL_NODE_PARAMS_v2 params = params_of(nodes_[changed_.back()]);
+    const CUgraphNode node = nodes_[changed_.back()].node;
+    if (auto bad = failed(core_->api.GraphExecKernelNodeSetParams(graph_.exec, node, &params),
+                          "cuGraphExecKernelNodeSetParams"))
+      return bad;
+    stale_[changed_.back()] = 0;
+  }
+  std::memcpy(seen_.data(), table, seen_.size() * sizeof(void*));
+  seen_any_ = true;
   return std::nullopt;
 }
 
