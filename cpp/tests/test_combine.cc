@@ -3,6 +3,7 @@
 #include "plan/passes.h"
 #include "random_graph.h"
 #include "tests/check.h"
+#include "tests/planted.h"
 
 using namespace accel;
 using namespace accel::planner;
@@ -59,15 +60,9 @@ PlanData combined() {
   return make_plan(layer(1), cuda(), {}, true);
 }
 
-template <class Change>
-void plant(const char* what, void (*verify)(const PlanData&), const char* says, Change change) {
-  PlanData p = combined();
-  verify(p);
-  change(p);
-  try {
-    verify(p);
-    CHECK_EQ(std::string(what), "found");
-  } catch (const Error& e) { CHECK(std::string(e.what()).find(says) != std::string::npos); }
+void plant(const char* what, void (*verify)(const PlanData&), const char* says,
+           const std::function<void(PlanData&)>& change) {
+  expect_found(combined(), what, verify, says, change);
 }
 
 }  // namespace
