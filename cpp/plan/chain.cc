@@ -30,7 +30,8 @@ static int length_at(const PlanData& p, int s) {
   return 0;
 }
 
-// Slot 0 of step s + 1 is the whole result of step s, which nobody else reads and no port holds.
+// Slot 0 of step s + 1 is the whole result of step s in the same rows, which nobody else reads and
+// no port holds.
 static bool hands_over(const PlanData& p, const ValueIndex& index, int s) {
   const Step &from = p.steps[size_t(s)], &to = p.steps[size_t(s) + 1];
   if (from.writes_value.size() != 1 || to.call.in.empty()) return false;
@@ -39,7 +40,9 @@ static bool hands_over(const PlanData& p, const ValueIndex& index, int s) {
   const Operand o = operands_of(p, index, to)[0];
   if (!o.present || o.value != v || value.output_port >= 0) return false;
   const In& in = to.call.in[0];
-  if (!in.contiguous() || in.shape.elements() != value.type.shape.elements()) return false;
+  const Shape& shape = value.type.shape;
+  if (!in.contiguous() || in.shape.elements() != shape.elements()) return false;
+  if (in.shape.back() != shape.back()) return false;
   int readers = 0;
   for (const Step& step : p.steps)
     readers += int(std::count(step.reads_value.begin(), step.reads_value.end(), v));
@@ -54,12 +57,12 @@ static bool is_chain(const PlanData& p, const ValueIndex& index, int first, int 
 
 static void tell(PlanData& p, int first, int n) {
   const Step& head = p.steps[size_t(first)];
-  for (int s = first + 1; s < first + n; ++s) {
+  for (int s = first; s < first + n; ++s) {
     const Step& step = p.steps[size_t(s)];
     for (Selection& selection : p.selections)
       if (selection.node == step.node && selection.kernel == step.row->kernel)
         selection.reason += std::string("; fused: one walk from ") + head.def->name + " of node " +
-                            std::to_string(head.node);
+                            std::to_string(head.node) + " where its rows allow it";
   }
 }
 
@@ -88,6 +91,9 @@ void verify_chain(const PlanData& p) {
     const int last = step.chain + length_at(p, step.chain) - 1;
     if (p.steps[size_t(s < last ? s + 1 : step.chain)].chain != step.chain)
       fail("chain", p, s, "a chain is not whole");
+    for (int t = s; t <= last; ++t)
+      if (p.steps[size_t(t)].call.in[0].shape.back() != step.call.in[0].shape.back())
+        fail("chain", p, t, "its rows are not those of the chain");
     if (s < last && !hands_over(p, index, s))
       fail("chain", p, s, "its result is not for the next step of the chain alone");
   }

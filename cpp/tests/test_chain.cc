@@ -19,7 +19,7 @@ namespace {
 
 // ---------------------------------------------------------------- the plan
 
-enum Twist { plain, no_nucleus, no_top_k, shown, read_twice };
+enum Twist { plain, no_nucleus, no_top_k, shown, read_twice, other_rows };
 // add 1, scale 2, softmax 3, masks 4 and 5, draw 6.
 PlanData sampling(Twist twist, bool fuse = true) {
   Builder b("sampling");
@@ -30,7 +30,9 @@ PlanData sampling(Twist twist, bool fuse = true) {
   k.set = true, k.i = 5;
   Tensor x = call(Op::add, {in, in}).value();
   x = call(Op::scale, {x}, {{"scalar_name", name}}).value();
+  if (twist == other_rows) x = tensor::reshape(x, {6, 32});
   x = call(Op::softmax, {x}).value();
+  if (twist == other_rows) x = tensor::reshape(x, {3, 64});
   if (twist == shown) b.output("weights", x);
   if (twist != no_top_k) x = call(Op::top_k_mask, {x}, {{"k", k}}).value();
   const Tensor kept = x;
@@ -136,8 +138,8 @@ Both run_both(const KernelTable& table, const Chain& c, const std::vector<float>
 TEST(test_a_chain_runs_from_the_scaling_to_the_draw) {
   CHECK_EQ(chains(sampling(plain)), "-1 1 1 1 1 1");
   CHECK_EQ(chains(sampling(no_nucleus)), "-1 1 1 1 1");
-  for (const PlanData& p :
-       {sampling(no_top_k), sampling(shown), sampling(read_twice), sampling(plain, false)})
+  for (const PlanData& p : {sampling(no_top_k), sampling(shown), sampling(read_twice),
+                            sampling(other_rows), sampling(plain, false)})
     CHECK(chains(p).find_first_not_of("- 1") == std::string::npos &&
           chains(p).find(" 1") == std::string::npos);
   const PlanData p = sampling(plain);
@@ -159,6 +161,9 @@ TEST(test_planted_defects_of_chains_are_found) {
         [](PlanData& p) { p.steps[5].reads_value.push_back(p.steps[2].writes_value[0]); });
   plant("an output", verify_chain, "alone",
         [](PlanData& p) { p.values[size_t(p.steps[3].writes_value[0])].output_port = 0; });
+  plant("other rows", verify_chain, "not those of the chain", [](PlanData& p) {
+    p.steps[5].call.in[0].shape = Shape{6, 32};
+  });
   plant("two dispatches", verify_record, "not one dispatch",
         [](PlanData& p) { p.commands[5].dispatch = 2; });
   plant("a command left out", verify_record, "inside a dispatch",

@@ -24,6 +24,11 @@ _INT8 = [(1, 64, 3), (1, 704, 70), (1, 2048, 2050), (1, 8192, 2048), (1, 128, 82
 _INT4 = [(1, 64, 3), (1, 704, 70), (1, 2112, 2050), (1, 64, 16390), *_GROUPED]
 
 
+# Many rows by groups that straddle rows of the weight, beyond K = 256 and sixteen columns: pieces
+# that a kernel widens end anywhere.
+_MANY = [(260, 1023, 33), (257, 777, 33), (256, 520, 40)]
+
+
 def float_points(op: str):
     for dx, dw, sizes in [
         ("f32", "f32", _WIDE),
@@ -45,6 +50,8 @@ def few_quant_points():
     for d in ("f32", "f16"):
         for m, k, n in _INT8:
             yield P(In((m, k), d), Quantized((n, k)), w_order="nk", name=f"few-{d}-{m}x{k}x{n}")
+    for m, k, n in _MANY:
+        yield P(In((m, k)), Quantized((n, k)), w_order="nk", name=f"many-{m}x{k}x{n}")
     for to in ("f16", "bf16"):
         for m, k, n in [(1, 192, 9), (3, 128, 33)]:
             yield P(
@@ -66,6 +73,9 @@ def few_int4_points(matvec: bool):
                 w = Int4(n * k, 32, dtype, form == "biases", constant_groups=constant)
                 name = f"few-{form}-{dtype}-{m}x{k}x{n}"
                 yield P(In((k,) if matvec else (m, k)), w, w_order="nk", name=name)
+        for m, k, n in () if matvec else _MANY:
+            w = Int4(n * k, 32, dtype, True)
+            yield P(In((m, k)), w, w_order="nk", name=f"many-{dtype}-{m}x{k}x{n}")
         for to in ("f16", "bf16"):
             x = In((192,) if matvec else (3, 192), data="wide")
             yield P(

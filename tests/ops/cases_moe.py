@@ -70,6 +70,8 @@ _GROUPED = [  # T, K, N, counts
     (3, 96, 19, (0, 0)),  # padding alone
     (70, 160, 48, (50, 3, 0, 17)),
     (4, 1300, 9, (3, 1)),  # beyond one slice of K
+    (40, 250, 4, (4,) * 10),  # many rows, few of them an expert's, and a narrow result
+    (40, 64, 8, (4,) * 10),
 ]
 
 

@@ -242,8 +242,9 @@ def test_a_chain_draws_the_same_with_and_without_fusing(rows, threads, isa, rng)
             g.output("each", T.sample_rows(logits, draws, T.RowSampling(**fields)))
         fused, alone = g.builder.compile(), g.builder.compile(fuse=False)
         walked = [s.op for s in fused.selections() if "fused: one walk from" in s.reason]
-        chain = ["softmax", "top_k_mask", "top_p_mask", "sample_categorical"]
-        by_row = ["softmax", "row_top_k_mask", "row_top_p_mask", "row_draw"] if rows else []
+        chain = ["scale", "softmax", "top_k_mask", "top_p_mask", "sample_categorical"]
+        by_row = ["row_scale", "softmax", "row_top_k_mask", "row_top_p_mask", "row_draw"]
+        by_row = by_row if rows else []
         assert walked == (chain + by_row if runtime.device.info.backend == "cpu" else [])
         # Rows of equal logits leave the choice to the indices; NaN and a flat tail to the commands.
         for change in (1, 0, "nan", "deep"):
@@ -329,3 +330,29 @@ def test_p26_23_scalars_are_rewritten_at_each_submission(isa, rng):
     g.scalars["t"] = ("f32", 3.0)
     assert scalar_values(g)["t"].f32 == 3.0
     assert run(runtime.device, g, plan)["out"].max() > first.max()
+
+
+@pytest.mark.parametrize("at", ["softmax", "top_k_mask", "top_p_mask", "draw"])
+def test_steps_of_other_rows_are_not_walked_at_once(isa, at):
+    """A reshape between two of them: the logits' rows are not those of the draw."""
+    runtime, rng = open_runtime(isa), np.random.default_rng(7)
+    g = Graph(runtime)
+    g.scalar("t", 1.0)
+    x = g.port("x", (rng.standard_normal((8, 150)) * 2).astype(F32))
+    steps = {
+        "softmax": T.softmax,
+        "top_k_mask": lambda v: T.top_k_mask(v, k=40),
+        "top_p_mask": lambda v: T.top_p_mask(v, p=0.9),
+        "draw": lambda v: v,
+    }
+    x = T.scale(x, scalar_name="t")
+    for name, step in steps.items():
+        x = step(T.reshape(x, [4, 300]) if name == at else x)
+    draws = g.port("draws", rng.random(4).astype(F32))
+    g.output("out", T.sample_categorical(x, draws))
+    fused, alone = g.builder.compile(), g.builder.compile(fuse=False)
+    assert not any("one walk" in s.reason for s in fused.selections())
+    for seed in range(20):
+        data = {"x": np.random.default_rng(seed).standard_normal((8, 150)).astype(F32)}
+        got, want = (run(runtime.device, g, p, data) for p in (fused, alone))
+        equal_bits(got["out"], want["out"], f"{at}, {seed}")

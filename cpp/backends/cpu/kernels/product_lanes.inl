@@ -21,10 +21,14 @@ static ACCEL_INLINE u64 lane_floats(u32 K) {
 static ACCEL_INLINE u64 lanes_tree() {
   return (u64)kLanesLevels * kNkRows * kLanesPanel;
 }
+// Sixteen rows of a piece, and what dequant may overwrite behind the last.
+static ACCEL_INLINE u64 lanes_wide() {
+  return 16 * kLanesPiece + 16;
+}
 static u64 lanes_local(u32 K, u32 N) {
   if (!lanes_pay(K, ~0u)) return 0;
   const u32 panels = up_to(least(N, kLanesColumns), kLanesPanel) / kLanesPanel;
-  return panels * 16 * lane_floats(K) + lanes_tree() + 16 * kLanesPiece;
+  return panels * 16 * lane_floats(K) + lanes_tree() + lanes_wide();
 }
 
 struct LanesTile {
@@ -209,7 +213,7 @@ template <class Weight>
 static void lanes_rectangle(const Product& p, const Weight& weight, const Rect& r,
                             const NkActivations& x, float* scratch) {
   float* wide = scratch + lanes_tree();
-  float* panels = wide + 16 * kLanesPiece;
+  float* panels = wide + lanes_wide();
   for (u32 n0 = r.n0; n0 < r.n1; n0 += kLanesColumns) {
     const u32 n1 = least(n0 + kLanesColumns, r.n1);
     float* to = panels;

@@ -48,12 +48,14 @@ static u64 nk_shared(const void* params) {
 }
 static u64 few_local(u32 K);
 static u64 lanes_local(u32 K, u32 N);
-// One activation row, the widened weight rows, the accumulators of one block of rows.
+// One activation row, and the most that a rectangle of 1 .. M rows takes: those of an expert are as
+// few as its counts say.
 static u64 nk_local(const void* params) {
   const ProductShape* s = shape_of(params);
   const u32 columns = up_to(least(nk_block_columns(s->K), s->N), kNkColumns);
-  const u64 many = (u64)columns * (nk_stride(s->K) + kNkRows * 16);
-  const u64 other = s->M > kFewRows ? lanes_local(s->K, s->N) : few_local(s->K);
+  const u64 many = (u64)columns * (nk_stride(s->K) + kNkRows * 16);  // widened, accumulators
+  const u64 few = few_local(s->K), lanes = lanes_local(s->K, s->N);
+  const u64 other = few < lanes ? lanes : few;
   return (nk_width(s->K) + (many < other ? other : many)) * 4;
 }
 
