@@ -10,19 +10,6 @@ namespace accel::planner {
 
 namespace {
 
-bool is_product(const Step& step) {
-  switch (step.def->op) {
-    case Op::matmul:
-    case Op::linear:
-    case Op::quant_matmul:
-    case Op::int4_matvec:
-    case Op::int4_matmul:
-      return true;
-    default:
-      return false;
-  }
-}
-
 class Combiner {
  public:
   explicit Combiner(PlanData& p) : p_(p), index_(p), touches_(dag_touches(p)) {
@@ -110,7 +97,7 @@ class Combiner {
     FusedProduct f;
     f.norm = &step(s)->call;
     int end = s + 1;
-    for (; end <= s + kMost && step(end) && is_product(*step(end)) && takes(end, 0, s); ++end) {
+    for (; end <= s + kMost && step(end) && step(end)->def->tiles && takes(end, 0, s); ++end) {
       if (step(end)->row != step(s + 1)->row) return false;
       f.products.push_back(&step(end)->call);
     }
@@ -132,7 +119,7 @@ class Combiner {
 
   // A product and the residual that is added to it.
   bool product_run(int s) {
-    if (!step(s) || !is_product(*step(s)) || !is(s + 1, Op::add)) return false;
+    if (!step(s) || !step(s)->def->tiles || !is(s + 1, Op::add)) return false;
     const Call& add = step(s + 1)->call;
     FusedProduct f;
     f.products = {&step(s)->call};

@@ -18,15 +18,9 @@ Limits cuda() {
   limits.group_bytes = 227 * 1024;
   return limits;
 }
-Attr text(const char* s) {
-  Attr a;
-  a.set = true;
-  a.s = s;
-  return a;
-}
 Tensor product(Builder& b, const Tensor& x, const char* name, int64_t n) {
   const Tensor w = b.weight(name, DType::F16, {n, x.shape().back()});
-  return call(Op::matmul, {x, w}, {{"w_order", text("nk")}}).value();
+  return call(Op::matmul, {x, w}, {{"w_order", random_graph::attr_text("nk")}}).value();
 }
 Tensor norm(Builder& b, const Tensor& x, const char* gain) {
   const Tensor g = b.weight(gain, DType::F32, {x.shape().back()});
@@ -93,7 +87,7 @@ TEST(test_a_weight_that_the_run_makes_is_no_run) {
   Builder b("bilinear");
   const Tensor h = norm(b, b.input("x", DType::F32, {1, 64}), "gain");
   const Tensor w = product(b, h, "w", 64);
-  b.output("y", call(Op::matmul, {h, w}, {{"w_order", text("nk")}}).value());
+  b.output("y", call(Op::matmul, {h, w}, {{"w_order", random_graph::attr_text("nk")}}).value());
   CHECK_EQ(runs(make_plan(b.finish(), cuda(), {}, true)), "");
 }
 
