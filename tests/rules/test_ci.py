@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 
 import pytest
@@ -99,6 +100,33 @@ def test_what_runs_beside_ends_with_ci(stubs, how):
         run.send_signal(signal.SIGTERM)
     assert run.wait(60) != 0
     assert until(lambda: not any(alive(int(pid)) for pid in pids.read_text().split()))
+
+
+def collected(**variables: str) -> subprocess.CompletedProcess:
+    """What a suite on the CPU takes of the tests of GPUs' executors, where CI asks for all."""
+    kept = {k: v for k, v in os.environ.items() if k != "ACCEL_TEST_DEVICE"}
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "--collect-only", "tests/cuda", "tests/metal"],
+        cwd=ROOT,
+        env={**kept, "ACCEL_TEST_CUDA": "1", "ACCEL_TEST_METAL": "1", **variables},
+        capture_output=True,
+        text=True,
+    )
+
+
+sys.path.append(str(ROOT / "tools"))
+import cuda_shaders  # noqa: E402
+
+
+@pytest.mark.skipif(
+    not (os.environ.get("NVRTC_DIR") or cuda_shaders.find_nvrtc()), reason="no NVRTC"
+)
+def test_a_suite_on_the_cpu_takes_no_test_that_needs_a_gpu():
+    done = collected()
+    assert done.returncode == 0 and "skipped" not in done.stdout, done.stdout
+    # The same question about a device that is not there: each file that needs one is an error.
+    asked = collected(ACCEL_TEST_DEVICE="cuda")
+    assert asked.returncode != 0 and "ERROR tests/cuda/test_overlap.py" in asked.stdout
 
 
 # A Python of which the environments that it makes hold a copy.
