@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import tiny_llama
 from accel import llm, tensor
+from accel.llm.sampler import Sampler
 from accel.tensor import SamplingOptions, Stream
 from checkpoint import checkpoint_path, reference
 from conftest import fma_tables, open_named
@@ -489,6 +490,39 @@ def test_load_refuses_options(options, words):
     with pytest.raises(accel.AttrError) as e:
         llm.load(checkpoint_path(), **options)
     assert words in str(e.value)
+
+
+def test_a_step_is_waited_for_when_its_sampling_is_refused(model, monkeypatch):
+    run = {"sampling": SamplingOptions(temperature=2.0, top_k=40), "seed": 7, "ignore_eos": True}
+    want = [t.id for t in model.generate("The", 6, **run)]
+    engine, steps = model._engine, []
+
+    class Step:
+        """A step that says whether it was waited for."""
+
+        def __init__(self, step):
+            self.step, self.fence, self.writes = step, step.fence, step.writes
+            self.waited = False
+            steps.append(self)
+
+        def wait(self):
+            self.waited = True
+            self.step.wait()
+
+    decode, submit = engine.decode, Sampler.submit
+    monkeypatch.setattr(engine, "decode", lambda *a: Step(decode(*a)))
+
+    def refused(self, after=()):
+        if len(steps) == 3:
+            raise RuntimeError("refused")
+        return submit(self, after)
+
+    monkeypatch.setattr(Sampler, "submit", refused)
+    with pytest.raises(RuntimeError, match="refused"):
+        list(model.generate("The", 6, **run))
+    assert [s.waited for s in steps] == [False, False, True]  # behind the others draws were
+    monkeypatch.undo()
+    assert [t.id for t in model.generate("The", 6, **run)] == want
 
 
 def test_missing_files_are_file_errors(monkeypatch):

@@ -13,6 +13,7 @@ from typing import NamedTuple
 WAIT = "//accel: wait for earlier grids"
 START = "//accel: later grids may start"
 PARAMS = 27  # the place of the struct of parameters
+MEMORY = -1  # of what was read, of whatever place
 
 SEEN = {WAIT: "accel.wait;", START: "accel.start;"}
 LABEL = re.compile(r"([$\w]+):\s*")
@@ -138,16 +139,22 @@ def early_places(function: str, entry: str, places: list[int]) -> set[int]:
             to, _, rest = (
                 operands[1:].partition("}") if operands[:1] == "{" else (operands.partition(","))
             )
+            sources = of(rest)
+            # What stands in memory may be any address: nobody followed it there.
+            if one.parts[0].startswith("ld") and not {"param", "const"} & set(one.parts):
+                sources = sources | {MEMORY}
             for name in NAME.findall(to):
                 known = origin.setdefault(name, set())
-                changed |= not of(rest) <= known
-                known |= of(rest)
+                changed |= not sources <= known
+                known |= sources
     early: set[int] = set()
     for one in code:
         address = read_address(one)
         if address is None:
             continue
         own = of(address) - {PARAMS}
+        if MEMORY in own:
+            raise Refused(f"reads before it waits, at an address out of memory: {one.text}")
         if not own:
             raise Refused(f"reads before it waits, from no operand: {one.text}")
         early |= own

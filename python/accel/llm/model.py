@@ -271,8 +271,12 @@ class Model:
         fence = self._engine.decode(slot, position)
         if sampler is None:
             return fence
-        sampler.saw((token,))
-        return sampler.submit(after=(fence,))
+        try:
+            sampler.saw((token,))
+            return sampler.submit(after=(fence,))
+        except BaseException:
+            fence.wait()  # nobody else would, and the next call writes where it reads
+            raise
 
     def _sampler(self, options: SamplingOptions) -> Sampler | None:
         """None for the plain greedy choice, which every step makes anyway."""
