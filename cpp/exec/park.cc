@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "exec/testing.h"
+
 #if defined(__linux__) && !defined(ACCEL_PORTABLE_PARK)
 #include <linux/futex.h>
 #include <sys/syscall.h>
@@ -107,6 +109,7 @@ bool Event::wait(const std::function<bool()>& ready, double seconds, int64_t spi
     if (is_ready || ready()) return true;
     if (is_roused()) {
       phase = phase_.load(std::memory_order_relaxed);
+      end_counts().roused.fetch_add(1, std::memory_order_relaxed);
       if (spin(end == INT64_MAX ? spin_ns : std::min(spin_ns, end - now_ns()))) return true;
     }
     if (poll) poll();

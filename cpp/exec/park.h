@@ -32,8 +32,7 @@ inline int64_t now_ns() {
 // Spins until `ready()` or until `ns` have passed; true if ready. The clock is read once in many
 // turns, because it costs more than a look at the word that is waited for. `yields`: gives the CPU
 // away with each look at the clock, for a thread that may have been put on the CPU of the one it
-// waits for.
-// `stop`, asked with each look at the clock, ends it early.
+// waits for. `stop`, asked with each look at the clock, ends it early.
 template <class Ready, class Stop>
 bool spin_for(int64_t ns, const Ready& ready, bool yields, const Stop& stop) {
   if (ready()) return true;

@@ -5,6 +5,7 @@ import gc
 import os
 import subprocess
 import sys
+import threading
 import time
 
 import accel
@@ -93,6 +94,24 @@ def test_two_runs_teach_a_plan_and_its_third_end_is_awaited_awake(device):
         assert ends.seen() == (1, 0, 1, 0)
         assert (ends["Query"], ends["Synchronize"]) == (SPUN, 0)
     assert run.is_right()
+
+
+def test_the_waiter_and_the_worker_are_told_that_the_end_is_near(device):
+    run = Learned(device)
+
+    def told():
+        ends = Ends()
+        with held():
+            fence = run.submit()
+            waiter = threading.Thread(target=fence.wait)
+            waiter.start()
+            until(lambda: ends["Synchronize"] == 1)  # nothing ends before
+        waiter.join()
+        assert fence.wait() and ends["dozed"] == 1
+        return ends["roused"] == 2
+
+    # Both were asleep by then, unless the machine was too busy to let them.
+    assert any(told() for _ in range(10))
 
 
 def test_short_runs_are_spun_for_from_the_start(device):
