@@ -84,9 +84,7 @@ bool Event::wait(const std::function<bool()>& ready, double seconds, int64_t spi
   const int64_t end = limited && seconds < 1e9 ? now_ns() + int64_t(seconds * 1e9) : INT64_MAX;
   if (limited) spin_ns = std::min(spin_ns, int64_t(std::min(seconds, 1.0) * 1e9));
   uint32_t phase = phase_.load(std::memory_order_relaxed);
-  const auto spin = [&](int64_t ns) {
-    return spin_for(phase & 1 ? 0 : ns, ready, true, [&] { return is_far(); });
-  };
+  const auto spin = [&](int64_t ns) { return spin_for(ns, ready, true, [&] { return is_far(); }); };
   // A near() that this thread has not spun for.
   const auto is_roused = [&] {
     const uint32_t now = phase_.load(std::memory_order_relaxed);

@@ -58,7 +58,7 @@ bool spin_for(int64_t ns, const Ready& ready, bool yields = false) {
 class Event {
  public:
   void notify();
-  // Those who spin go to sleep, and those who come sleep at once.
+  // Those who spin go to sleep at their next look at the clock, and so do those who come.
   void far();
   // Those who sleep wake up and spin, each for its own time.
   void near();

@@ -2,6 +2,7 @@
 // are a minute long here, so that a thread which should spin is never found asleep.
 #include "check.h"
 #include "exec/pace.h"
+#include "exec/testing.h"
 #include "exec/worker_queue.h"
 
 using namespace accel;
@@ -26,6 +27,10 @@ class Spinning : public WorkerHost {
   int64_t spin_ns() const override { return kMinute; }
 };
 
+int64_t roused() {
+  return end_counts().roused;
+}
+
 std::optional<Error> ok() {
   return std::nullopt;
 }
@@ -37,17 +42,40 @@ std::optional<Error> ok() {
 
 TEST(test_who_waits_for_what_is_far_sleeps_and_spins_once_it_is_near) {
   Event event;
-  std::atomic<bool> set{false};
+  std::atomic<bool> set{false}, over{false};
+  const int64_t before = roused();
   event.far();
   CHECK(event.is_far());
-  std::thread waiter([&] { CHECK(event.wait([&] { return set.load(); }, -1, kMinute)); });
+  std::thread waiter([&] {
+    CHECK(event.wait([&] { return set.load(); }, -1, kMinute));
+    over = true;
+  });
   CHECK(until([&] { return event.asleep() == 1; }));
   event.near();
   CHECK(!event.is_far());
-  const bool spins = until([&] { return event.asleep() == 0; });
-  CHECK(spins);
+  CHECK(until([&] { return event.asleep() == 0 && roused() == before + 1; }));
   set = true;  // nobody is notified: only who spins sees it
-  if (!spins) event.notify();
+  CHECK(until([&] { return over.load(); }));
+  event.notify();
+  waiter.join();
+}
+
+TEST(test_who_is_about_to_sleep_hears_that_it_is_near) {
+  Event event;
+  std::atomic<int> looks{0};
+  std::atomic<bool> over{false};
+  event.far();
+  std::thread waiter([&] {
+    // After the first look, and before the thread is counted among those who sleep.
+    const auto ready = [&] {
+      if (++looks == 1) event.near();
+      return looks >= 4;
+    };
+    CHECK(event.wait(ready, -1, 0));
+    over = true;
+  });
+  CHECK(until([&] { return over.load(); }));
+  event.notify();
   waiter.join();
 }
 
@@ -72,23 +100,15 @@ TEST(test_who_spins_goes_to_sleep_when_it_is_far) {
   waiter.join();
 }
 
-TEST(test_each_near_rouses_also_who_slept_when_nothing_was_far) {
+TEST(test_each_near_rouses_once_also_who_slept_when_nothing_was_far) {
   Event event;
   std::atomic<bool> set{false};
-  std::atomic<int> looks{0};
-  std::thread waiter([&] {
-    event.wait(
-        [&] {
-          ++looks;
-          return set.load();
-        },
-        -1, 1);
-  });
+  const int64_t before = roused();
+  std::thread waiter([&] { event.wait([&] { return set.load(); }, -1, 1); });
   CHECK(until([&] { return event.asleep() == 1; }));
-  for (int i = 0; i < 3; ++i) {
-    const int before = looks;
+  for (int i = 1; i <= 3; ++i) {
     event.near();
-    CHECK(until([&] { return looks > before && event.asleep() == 1; }));
+    CHECK(until([&] { return roused() == before + i && event.asleep() == 1; }));
   }
   set = true;
   event.notify();
