@@ -3,7 +3,8 @@
 
 * submit: what plan.submit of prepared bindings costs the calling thread;
 * step: a decode step over zeros in the widths of SmolLM2-135M and, with --large, of an 8B model,
-  f16 weights, f32 activations, f16 cache;
+  f16 weights, f32 activations, f16 cache; `ends` is how often the end was dozed for and seen early,
+  spun for or slept for, and how many threads a near end roused (two a step);
 * matvec: f16 weights, one f32 row, as many weights in turn as no cache holds, beside torch in a
   CUDA graph where it is installed.
 """
@@ -14,6 +15,7 @@ import statistics
 import time
 
 import accel
+from accel import _core
 from accel import tensor as T
 from accel.llm.models.decoder import GGUF, Traits
 from accel.llm.models.graph import Graph, Step
@@ -58,10 +60,12 @@ def step(device, name: str, sizes: dict, rounds: int) -> None:
     compiled = time.perf_counter() - begin
     bound, ports = bind(plan, device)
     bytes_read = sum(b.bytes for n, b in ports.items() if n not in ("keys", "values"))
+    before = _core._ends_seen()
     row = measure(plan, bound, rounds)
+    ends = {kind: n - before[kind] for kind, n in _core._ends_seen().items()}
     say(
         bench="step", model=name, weight_bytes=bytes_read, compile_s=compiled,
-        steps_per_s=1e6 / row["step_us"], **row,
+        steps_per_s=1e6 / row["step_us"], ends=ends, **row,
     )  # fmt: skip
     plan.close()
     for buffer in ports.values():

@@ -82,6 +82,15 @@ void add_testing(py::module_& m) {
   m.def(
       "_barriers_placed", [] { return barrier_test().placed.load(); },
       "Of the last program compiled for a GPU.");
+  m.def(
+      "_ends_seen",
+      [] {
+        const EndCounts& n = end_counts();
+        return py::dict("dozed"_a = n.dozed.load(), "early"_a = n.early.load(),
+                        "spun"_a = n.spun.load(), "slept"_a = n.slept.load(),
+                        "roused"_a = n.roused.load());
+      },
+      "How the ends of submissions to CUDA devices were seen so far, by kind.");
   bind_oracle(m);
   bind_launches(m);
 }

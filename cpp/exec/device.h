@@ -141,6 +141,10 @@ class Fence {
   void signal(std::optional<Error> error, const FenceStats& stats = {});
   bool wait_quiet(double seconds = -1, const std::function<void()>& poll = {}) const;
   void set_spin(int64_t spin_ns);
+  // Hints, as those of Event: wait() sleeps at once, and spins again.
+  void far();
+  void near();
+  int asleep() const;  // in wait()
   void set_origin(const void* host);
   const void* origin() const;
 
@@ -162,6 +166,10 @@ class Later {
   // At most once: the submission ends when the result is called, which may be before the work
   // returns.
   virtual Done take() = 0;
+  // Behind take(), where the end is expected to be far off: those who wait for it, or for what is
+  // submitted behind it, sleep from now on instead of spinning. The result, called on any thread,
+  // says that the end is near, and they spin. A hint: the end tells all the same.
+  virtual std::function<void()> far() = 0;
 
  protected:
   ~Later() = default;

@@ -77,6 +77,17 @@ void Fence::set_spin(int64_t spin_ns) {
   p_->spin_ns.store(spin_ns, std::memory_order_relaxed);
 }
 
+void Fence::far() {
+  p_->event.far();
+}
+void Fence::near() {
+  const std::shared_ptr<Shared> keep = p_;
+  keep->event.near();
+}
+int Fence::asleep() const {
+  return p_->event.asleep();
+}
+
 void Fence::on_done(std::function<void()> callback) {
   check_fork();
   {

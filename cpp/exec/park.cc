@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "exec/testing.h"
+
 #if defined(__linux__) && !defined(ACCEL_PORTABLE_PARK)
 #include <linux/futex.h>
 #include <sys/syscall.h>
@@ -64,6 +66,16 @@ void Event::notify() {
   if (waiters_.load(std::memory_order_seq_cst)) unpark_all(epoch_);
 }
 
+void Event::far() {
+  phase_.fetch_or(1, std::memory_order_seq_cst);
+}
+
+void Event::near() {
+  uint32_t phase = phase_.load(std::memory_order_relaxed);
+  while (!phase_.compare_exchange_weak(phase, (phase | 1) + 1, std::memory_order_seq_cst)) {}
+  notify();
+}
+
 bool Event::wait(const std::function<bool()>& ready, double seconds, int64_t spin_ns,
                  const std::function<void()>& poll) {
   constexpr int64_t kPollNs = 50000000;
@@ -71,19 +83,33 @@ bool Event::wait(const std::function<bool()>& ready, double seconds, int64_t spi
   // Beyond 30 years a limit is none; the product below would overflow.
   const int64_t end = limited && seconds < 1e9 ? now_ns() + int64_t(seconds * 1e9) : INT64_MAX;
   if (limited) spin_ns = std::min(spin_ns, int64_t(std::min(seconds, 1.0) * 1e9));
-  if (spin_for(spin_ns, ready, true)) return true;
+  uint32_t phase = phase_.load(std::memory_order_relaxed);
+  const auto spin = [&](int64_t ns) { return spin_for(ns, ready, true, [&] { return is_far(); }); };
+  // A near() that this thread has not spun for.
+  const auto is_roused = [&] {
+    const uint32_t now = phase_.load(std::memory_order_relaxed);
+    return now != phase && !(now & 1);
+  };
+  if (spin(spin_ns)) return true;
   for (;;) {
     int64_t ns = end == INT64_MAX ? -1 : end - now_ns();
     if (end != INT64_MAX && ns <= 0) return ready();
     if (poll) ns = ns < 0 ? kPollNs : std::min(ns, kPollNs);
     // First be counted, then read the epoch, then look: a notify() that misses the count has
-    // already moved the epoch, and what it announced is seen by this look.
+    // already moved the epoch, and what it announced is seen by this look. So is the phase: near()
+    // changes it before its notify(), and that moved epoch, once read, orders the change before
+    // this thread's look at it, however relaxed.
     waiters_.fetch_add(1, std::memory_order_seq_cst);
     const uint32_t seen = epoch_.load(std::memory_order_seq_cst);
     bool is_ready = ready();
-    if (!is_ready) park(epoch_, seen, ns);
+    if (!is_ready && !is_roused()) park(epoch_, seen, ns);
     waiters_.fetch_sub(1, std::memory_order_seq_cst);
     if (is_ready || ready()) return true;
+    if (is_roused()) {
+      phase = phase_.load(std::memory_order_relaxed);
+      end_counts().roused.fetch_add(1, std::memory_order_relaxed);
+      if (spin(end == INT64_MAX ? spin_ns : std::min(spin_ns, end - now_ns()))) return true;
+    }
     if (poll) poll();
   }
 }

@@ -7,4 +7,9 @@ BarrierTest& barrier_test() {
   return test;
 }
 
+EndCounts& end_counts() {
+  static EndCounts counts;
+  return counts;
+}
+
 }  // namespace accel

@@ -13,4 +13,13 @@ struct BarrierTest {
 };
 BarrierTest& barrier_test();
 
+// How the ends of submissions to CUDA devices were seen so far.
+struct EndCounts {
+  std::atomic<int64_t> dozed{0};  // were slept for at first, by their usual time
+  std::atomic<int64_t> early{0};  // of those: seen between two naps, before the usual time
+  std::atomic<int64_t> spun{0}, slept{0};
+  std::atomic<int64_t> roused{0};  // threads that slept and were told that an end is near
+};
+EndCounts& end_counts();
+
 }  // namespace accel

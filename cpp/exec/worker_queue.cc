@@ -168,7 +168,7 @@ static std::optional<Error> wait_after(const std::vector<FencePtr>& after, const
 
 class Worker::Hand final : public Later {
  public:
-  explicit Hand(const std::shared_ptr<State>& state) : state_(state) {}
+  Hand(const std::shared_ptr<State>& state, const FencePtr& fence) : state_(state), fence_(fence) {}
   Done take() override {
     ACCEL_CHECK(!running);
     running = std::make_shared<Running>();
@@ -182,10 +182,20 @@ class Worker::Hand final : public Later {
       end(*state, r);
     };
   }
+  std::function<void()> far() override {
+    ACCEL_CHECK(running);
+    fence_->far();
+    state_->event.far();
+    return [state = state_, fence = fence_] {
+      fence->near();
+      state->event.near();
+    };
+  }
   std::shared_ptr<Running> running;
 
  private:
   const std::shared_ptr<State>& state_;
+  const FencePtr& fence_;
 };
 
 static std::optional<Error> attempt(const Worker::DeviceWork& work, Later& later) {
@@ -203,7 +213,7 @@ void Worker::run(const std::shared_ptr<State>& state, Job& job) {
   if (!job.overlaps && !none_runs()) s.event.wait(none_runs);
   if (!error && s.host->lost()) error = s.host->lost_error();
   job.stats.started_ns = now_ns();
-  Hand hand(state);
+  Hand hand(state, job.fence);
   if (!error) error = attempt(job.work, hand);
   if (const auto running = std::move(hand.running)) {
     running->job = std::move(job);
@@ -227,7 +237,9 @@ void Worker::end(State& s, const std::shared_ptr<Running>& running) {
     lock.unlock();
     finish(s, front->job, front->at_once ? std::move(front->at_once) : std::move(front->error));
     s.n_running.fetch_sub(1, std::memory_order_acq_rel);
-    s.event.notify();
+    // The next submission may follow at once, also where an end came before anyone called it near.
+    if (s.event.is_far()) s.event.near();
+    else s.event.notify();
     lock.lock();
   }
   s.ending = false;
@@ -279,6 +291,10 @@ bool Worker::close(const std::string& label) {
 bool Worker::closed() const {
   std::lock_guard<std::mutex> lock(s_->mutex);
   return s_->closed;
+}
+
+int Worker::asleep() const {
+  return s_->event.asleep();
 }
 
 int Worker::in_flight() const {

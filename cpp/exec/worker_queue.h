@@ -63,6 +63,7 @@ class Worker {
   bool closed() const;
   int in_flight() const;
   bool on_own_thread() const;
+  int asleep() const;  // 1: its thread, until something happens
 
  private:
   struct Job;

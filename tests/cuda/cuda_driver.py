@@ -86,6 +86,11 @@ def held():
         library().fakecuda_hold(0)
 
 
+def end_at_query(nth: int) -> None:
+    """Launches wait for the nth look at an event that has not passed, which waits for its event."""
+    library().fakecuda_end_at_query(nth)
+
+
 @pytest.fixture(autouse=True)
 def no_faults():
     """Neither the interface nor the memory was misused, and nothing is left to fail."""
@@ -94,6 +99,6 @@ def no_faults():
     emu.metalemu_clear_faults()
     yield
     nothing_fails()
-    lib.fakecuda_hold(0)
+    lib.fakecuda_end_at_query(0)
     assert lib.fakecuda_faults() == 0, lib.fakecuda_fault_text().decode()
     assert emu.metalemu_faults() == 0, emu.metalemu_fault_text().decode()

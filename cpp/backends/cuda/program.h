@@ -124,6 +124,7 @@ class CudaProgram : public Program {
   Pinned host_scalars_;
   std::vector<Table> tables_;
   Graph graph_;
+  const std::shared_ptr<Pace> pace_ = std::make_shared<Pace>();
 };
 
 }  // namespace accel::cuda

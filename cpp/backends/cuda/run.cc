@@ -106,10 +106,16 @@ std::optional<Error> CudaProgram::run(const Execution& e) {
     if (bad) stream.settle();
     return bad;
   }
-  stream.end(mark, [claim, done = e.later.take()](std::optional<Error> error) mutable {
-    claim.reset();
-    done(std::move(error));
-  });
+  Done done = e.later.take();
+  Stream::Expected expected{pace_, pace_->usual(), {}};
+  if (expected.usual > Core::kSpinNs) expected.near = e.later.far();
+  stream.end(
+      mark,
+      [claim, done = std::move(done)](std::optional<Error> error) mutable {
+        claim.reset();
+        done(std::move(error));
+      },
+      std::move(expected));
   return std::nullopt;
 }
 

@@ -1,11 +1,13 @@
 #include "backends/cuda/stream.h"
 
+#include <algorithm>
 #include <cstring>
 #include <system_error>
 #include <utility>
 
 #include "backends/cuda/errors.h"
 #include "exec/fork.h"
+#include "exec/testing.h"
 
 namespace accel::cuda {
 
@@ -13,7 +15,11 @@ struct Stream::State {
   struct Ending {
     CUevent mark = nullptr;
     Done done;
+    Expected expected;
+    int64_t queued_ns = 0;
   };
+  // Waits for it; it began when it was queued, or when what was queued before it had ended.
+  CUresult wait_for(Ending& ending, int64_t begin) const;
   explicit State(const std::shared_ptr<Core>& c) : core(c), context(c->context()) {}
   ~State();
 
@@ -67,11 +73,25 @@ CUstream Stream::handle() const {
   return s_->handle;
 }
 
-// Looked at for a while, then slept for: most steps end before a sleeper would have woken.
-static CUresult wait_for(const Driver& api, CUevent mark) {
+// Looked at for a while, then slept for: most steps end before a sleeper would have woken. Where
+// the usual time is longer than that while, the while is laid around the usual end.
+CUresult Stream::State::wait_for(Ending& ending, int64_t begin) const {
+  EndCounts& counts = end_counts();
   CUresult result = CUDA_ERROR_NOT_READY;
-  const auto over = [&] { return (result = api.EventQuery(mark)) != CUDA_ERROR_NOT_READY; };
-  return spin_for(Core::kSpinNs, over, true) ? result : api.EventSynchronize(mark);
+  const auto over = [&] {
+    return (result = core->api.EventQuery(ending.mark)) != CUDA_ERROR_NOT_READY;
+  };
+  if (ending.expected.near) {
+    counts.dozed.fetch_add(1, std::memory_order_relaxed);
+    if (doze(begin, doze_of(ending.expected.usual, Core::kSpinNs), over)) {
+      counts.early.fetch_add(1, std::memory_order_relaxed);
+      return result;
+    }
+    std::exchange(ending.expected.near, nullptr)();
+  }
+  const bool spun = spin_for(Core::kSpinNs, over, true);
+  (spun ? counts.spun : counts.slept).fetch_add(1, std::memory_order_relaxed);
+  return spun ? result : core->api.EventSynchronize(ending.mark);
 }
 
 std::optional<Error> Stream::finish(State& s) {
@@ -90,6 +110,7 @@ void Stream::loop(const std::shared_ptr<State>& state) {
   const Current current(*s.context);
   // Without its context the thread cannot see an end, and nobody may go on as if there were one.
   if (current.result) s.core->lose("because " + text_of(s.core->api, current.result));
+  int64_t last_end = 0;
   for (uint32_t seen = 0;; ++seen) {
     s.event.wait(
         [&] {
@@ -105,11 +126,14 @@ void Stream::loop(const std::shared_ptr<State>& state) {
       s.endings.pop_front();
     }
     std::optional<Error> error;
+    const int64_t begin = std::max(last_end, ending.queued_ns);
     if (current.result) error = s.core->lost_error();
-    else if (const CUresult result = wait_for(s.core->api, ending.mark)) {
+    else if (const CUresult result = s.wait_for(ending, begin)) {
       error = error_of(result, "the device", *s.core);
       settle(s);
     }
+    last_end = now_ns();
+    if (ending.expected.pace && !error) ending.expected.pace->saw(last_end - begin);
     {
       std::lock_guard<std::mutex> lock(s.mutex);
       s.unused.push_back(ending.mark);
@@ -139,7 +163,9 @@ void Stream::give_back(CUevent mark) {
   s_->unused.push_back(mark);
 }
 
-void Stream::end(CUevent mark, Done done) {
+void Stream::end(CUevent mark, Done done, Expected expected) {
+  // Before the mark: no end can be seen earlier.
+  const int64_t queued_ns = now_ns();
   if (const CUresult result = s_->core->api.EventRecord(mark, s_->handle)) {
     const Error error = error_of(result, "cuEventRecord", *s_->core);
     settle();
@@ -148,7 +174,7 @@ void Stream::end(CUevent mark, Done done) {
   }
   {
     std::lock_guard<std::mutex> lock(s_->mutex);
-    s_->endings.push_back({mark, std::move(done)});
+    s_->endings.push_back({mark, std::move(done), std::move(expected), queued_ns});
     s_->arrived.fetch_add(1, std::memory_order_release);
   }
   s_->event.notify();

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "backends/cuda/core.h"
+#include "exec/pace.h"
 
 namespace accel::cuda {
 
@@ -22,7 +23,15 @@ class Stream {
   // device is past it. In the context, by one thread at a time. Where the driver does not take the
   // mark, all of it is waited for at once and `done` told here.
   CUevent mark();
-  void end(CUevent mark, Done done);
+  // `pace` learns how long it took. Where `near` is given the end is expected after `usual`
+  // nanoseconds of the device's time: it is slept for until shortly before, and `near` told then.
+  struct Expected {
+    std::shared_ptr<Pace> pace;
+    int64_t usual = 0;
+    std::function<void()> near;
+  };
+  void end(CUevent mark, Done done) { end(mark, std::move(done), Expected{}); }
+  void end(CUevent mark, Done done, Expected expected);
   // Waits for everything on the stream; the error of the driver, if any. In the context.
   std::optional<Error> finish();
   // The same after a failure, so that what was queued before it has ended.

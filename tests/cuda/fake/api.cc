@@ -414,16 +414,31 @@ EXPORT cuEventRecord(CUevent event, CUstream stream) {
   fake::enqueue(s, as<Stream>(stream), {pass, false});
   return 0;
 }
+namespace {
+int wait_for(Lock& lock, State& s, const Mark* mark) {
+  s.changed.wait(lock, [&] { return s.sticky || !mark->pending; });
+  return s.sticky;
+}
+int let_go(Lock& lock, State& s, const Mark* mark) {
+  s.ends_at = 0;
+  s.held = false;
+  s.changed.notify_all();
+  return wait_for(lock, s, mark);
+}
+}  // namespace
+
 EXPORT cuEventQuery(CUevent event) {
   ENTER(cuEventQuery)
   KNOWN(marks, event, cuEventQuery)
-  return as<Mark>(event)->pending ? fake::kNotReady : 0;
+  if (!as<Mark>(event)->pending) return 0;
+  if (!s.ends_at || --s.ends_at) return fake::kNotReady;
+  return let_go(lock, s, as<Mark>(event));
 }
 EXPORT cuEventSynchronize(CUevent event) {
   ENTER(cuEventSynchronize)
   KNOWN(marks, event, cuEventSynchronize)
-  s.changed.wait(lock, [&] { return s.sticky || !as<Mark>(event)->pending; });
-  return s.sticky;
+  if (s.ends_at) return let_go(lock, s, as<Mark>(event));
+  return wait_for(lock, s, as<Mark>(event));
 }
 EXPORT cuEventElapsedTime(float* ms, CUevent first, CUevent last) {
   ENTER(cuEventElapsedTime)

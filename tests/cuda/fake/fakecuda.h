@@ -15,6 +15,9 @@ const char* fakecuda_failed_text(void);
 
 // While held, no stream begins a graph or a kernel, nor what is queued behind it.
 void fakecuda_hold(int on);
+// The same until the nth call of cuEventQuery that finds its event not passed, or a call of
+// cuEventSynchronize: that one lets all go and waits for its event. 0: nothing is held.
+void fakecuda_end_at_query(unsigned nth);
 // Order of the nodes of a graph that no edge orders: 1 as they were added, 2 reversed, 3 and up
 // shuffled. Threads and groups of a kernel: metalemu_set_seed.
 void fakecuda_set_order(unsigned seed);

@@ -142,6 +142,13 @@ void fakecuda_hold(int on) {
   state().changed.notify_all();
 }
 
+void fakecuda_end_at_query(unsigned nth) {
+  Lock lock(state().m);
+  state().ends_at = nth;
+  state().held = nth != 0;
+  state().changed.notify_all();
+}
+
 void fakecuda_set_order(unsigned seed) {
   Lock lock(state().m);
   state().order = seed;

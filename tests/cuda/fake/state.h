@@ -133,6 +133,7 @@ struct State {
   };
   std::vector<Failure> failures;
   bool held = false, forgets_waits = false;
+  unsigned ends_at = 0;  // calls of cuEventQuery until launches are let go
   unsigned order = 1;
   std::map<std::string, long> calls;
   std::string ran, faults, failed, module;
