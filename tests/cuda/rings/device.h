@@ -156,10 +156,12 @@ inline void may_read(const void* p, unsigned bytes) {
   fail("a read outside the operands");
 }
 inline void run(const Copy& c) {
-  memcpy(room + c.to, c.from, c.bytes);
+  if (c.from) memcpy(room + c.to, c.from, c.bytes);
+  else memset(room + c.to, 0, c.bytes);
 }
+// From nowhere: zeros.
 inline void copy(unsigned to, const void* from, unsigned bytes) {
-  may_read(from, bytes);
+  if (from) may_read(from, bytes);
   if (to % bytes || to + bytes > kRoomBytes) fail("a copy to a wrong place");
   if (late) me->open.push_back({to, from, bytes});
   else run({to, from, bytes});
@@ -205,8 +207,8 @@ inline void run_group(unsigned n) {
   me = nullptr;
 }
 
-// A kernel over groups of n threads, each of which finds memory that others have left.
-inline void launch(unsigned groups, unsigned n, unsigned bytes, std::function<void()> kernel) {
+// A kernel over a grid of groups of n threads, each of which finds memory that others have left.
+inline void launch(Dim grid, unsigned n, unsigned bytes, std::function<void()> kernel) {
   if (bytes > kRoomBytes) fail("more memory than a group has");
   while (threads.size() < n) {
     threads.push_back(std::make_unique<Thread>());
@@ -220,14 +222,18 @@ inline void launch(unsigned groups, unsigned n, unsigned bytes, std::function<vo
     makecontext(&t.first, fiber, 0);
   }
   body = std::move(kernel);
-  gridDim.x = groups, blockDim.x = n;
-  for (blockIdx.x = 0; blockIdx.x < groups; ++blockIdx.x) {
-    const char left = blockIdx.x % 2 ? 0x3f : char(0xff);
+  gridDim = grid, blockDim.x = n;
+  for (unsigned at = 0; at < grid.x * grid.y; ++at) {
+    blockIdx = {at % grid.x, at / grid.x, 0};
+    const char left = at % 2 ? 0x3f : char(0xff);
     memset(room, left, sizeof room);
     run_group(n);
     for (unsigned i = bytes; i < bytes + kBehindRoom; ++i)
       if (room[i] != left) fail("memory behind that of the group was written");
   }
+}
+inline void launch(unsigned groups, unsigned n, unsigned bytes, std::function<void()> kernel) {
+  launch({groups, 1, 1}, n, bytes, std::move(kernel));
 }
 
 }  // namespace emu
