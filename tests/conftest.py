@@ -100,7 +100,8 @@ if "metal" not in os.environ.get("ACCEL_TEST_DEVICE", ""):
     collect_ignore += [p for p in tests if "from driver import" in p.read_text(encoding="utf-8")]
 # Of the tests of CUDA these alone need no GPU and no stand-in of NVIDIA's driver.
 if "cuda" not in os.environ.get("ACCEL_TEST_DEVICE", ""):
-    without = {f"test_cuda_{name}.py" for name in ("kernels", "build", "rings_emulated")}
+    names = ("kernels", "build", "rings_emulated", "matrix_emulated")
+    without = {f"test_cuda_{name}.py" for name in names}
     tests = (HERE / "cuda").glob("test_*.py")
     collect_ignore += [p for p in tests if p.name not in without]
 

@@ -9,7 +9,7 @@ namespace emu {
 // What the lanes of a warp give an instruction.
 struct Exchange {
   float a[16][16], b[16][8];
-  u32 address[32];
+  char rows[32][16];  // of matrices, by the lanes that gave their addresses
   int kind[32];
   unsigned long calls[32];  // of each lane
 };
@@ -65,14 +65,16 @@ inline void multiply(Kind kind, float* d, const u32* a, const u32* b) {
   meet_warp();
 }
 
+// A lane's row is read when that lane comes, and not when all are there: the instruction orders no
+// memory among lanes.
 inline void load_matrices(Kind kind, u32 at, u32* to) {
   Exchange& e = exchanges[me->index / 32];
   const unsigned lane = me->index % 32;
   if (at % 16 || at + 16 > kRoomBytes) fail("a row of a matrix at a wrong place");
-  e.address[lane] = at;
+  memcpy(e.rows[lane], room + at, 16);
   at_instruction(e, kind);
   for (unsigned m = 0; m < (kind == kLoad4 ? 4u : 2u); ++m)
-    memcpy(to + m, room + e.address[8 * m + lane / 4] + lane % 4 * 4, 4);
+    memcpy(to + m, e.rows[8 * m + lane / 4] + lane % 4 * 4, 4);
   meet_warp();
 }
 
