@@ -340,13 +340,9 @@ DEV void matrix_many(const X* x, const u16* w, const float* bias, float* out,
   extern "C" __global__ void __launch_bounds__(threads, groups)    \
       name(const X* b0, const u16* b1, const float* b4, float* b5, \
            const __grid_constant__ ProductParams b27)
-#define MATRIX_ENTRIES(form, name, suffix, F, X, threads, groups, ...)         \
-  MATRIX_ENTRY(name##_##suffix, X, threads, groups) {                          \
-    form<F, X, 0, __VA_ARGS__>(b0, b1, b4, b5, b27);                           \
-  }                                                                            \
-  MATRIX_ENTRY(name##_rounded_##suffix, X, threads, groups) {                  \
-    if (b27.activations == 1) form<F, X, 1, __VA_ARGS__>(b0, b1, b4, b5, b27); \
-    else form<F, X, 2, __VA_ARGS__>(b0, b1, b4, b5, b27);                      \
+#define MATRIX_ENTRIES(form, name, suffix, F, X, threads, groups, ...) \
+  MATRIX_ENTRY(name##_##suffix, X, threads, groups) {                  \
+    form<F, X, 0, __VA_ARGS__>(b0, b1, b4, b5, b27);                   \
   }
 #define MATRIX_FEW(name, F, X, suffix, rows, columns, warps, ...)                             \
   MATRIX_ENTRIES(matrix_few, name, suffix, F, X, 32 * warps, warps / 4, rows, columns, warps, \

@@ -45,14 +45,21 @@ MORE = [
         ),
     ),
     ("attention", paged("decode", "f16", (2, 2), 64, 300, 16, 20, [280], operands="f16")),
+    # Large tiles of matrix units.
+    *(
+        ("matmul", P(In((512, 64), x), In((4096, 64), w, kind="weight"), w_order="nk"))
+        for x in ("f32", "f16")
+        for w in ("f16", "bf16")
+    ),
 ]
 
 
 def launched(builder, what: str) -> list[dict]:
-    """On a device of sm_90, and on one whose groups get no memory by their launches."""
+    """On a device of sm_90, with products on matrix units, and on one whose groups get no memory by
+    their launches."""
     return [
         launch | {"of": what}
-        for backend in ("cuda", "cuda_plain")
+        for backend in ("cuda", "cuda_matrix", "cuda_plain")
         for launch in _core._launches(builder, backend)
     ]
 
@@ -167,7 +174,6 @@ def test_every_tile_has_a_kernel_of_every_pair_of_types():
     for pair, kind in kinds.items():
         name = f"matmul_matrix16_nk_{pair}"
         expected |= {f"{name}_rows{n}": {kind} for n in rows}
-        expected |= {f"{name}_rounded_rows{n}": {"tf32", pair.split("_")[1]} for n in rows}
     found = {name: kernel for name, kernel in table().items() if "_matrix16_" in name}
     for name, kernel in found.items():
         assert kernel.places == [0, 1, 4, 5, PARAMS] and kernel.params == 36, name
