@@ -105,9 +105,9 @@ struct Range {
   const char *begin, *end;
   bool early;  // a weight, or a plane of one
 };
-// Where threads wait for each other.
+// Where threads wait for each other, and who leaves late.
 struct Meeting {
-  unsigned here = 0, passed = 0;
+  unsigned here = 0, passed = 0, slow = ~0u, turns = 0;
 };
 
 Thread* me;
@@ -136,6 +136,11 @@ unsigned random_state = 1;
     leave();
   }
 }
+inline unsigned random_below(unsigned n) {
+  random_state = random_state * 1664525 + 1013904223;
+  return (random_state >> 8) % n;
+}
+
 inline void meet(Meeting& m, unsigned of) {
   const unsigned passed = m.passed;
   if (++m.here == of) {
@@ -143,6 +148,14 @@ inline void meet(Meeting& m, unsigned of) {
     return;
   }
   while (m.passed == passed) leave();
+}
+
+// All threads of the group; one warp of some sleeps behind it, and others get far ahead.
+inline void meet_group(unsigned n) {
+  if (group.here + 1 == n) group.slow = random_below(n / 16), group.turns = 200 + random_below(200);
+  meet(group, n);
+  if (me->index / 32 != group.slow) return;
+  for (unsigned turns = group.turns; turns; --turns) leave();
 }
 
 inline void may_read(const void* p, unsigned bytes) {
@@ -173,11 +186,6 @@ inline void commit() {
 inline void wait(int pending) {
   for (; int(me->groups.size()) > pending; me->groups.pop_front())
     for (const Copy& c : me->groups.front()) run(c);
-}
-
-inline unsigned random_below(unsigned n) {
-  random_state = random_state * 1664525 + 1013904223;
-  return (random_state >> 8) % n;
 }
 
 inline void run_group(unsigned n) {
@@ -242,7 +250,7 @@ static inline void __syncwarp() {
   emu::meet(emu::warps[emu::me->index / 32], 32);
 }
 static inline void __syncthreads() {
-  emu::meet(emu::group, blockDim.x);
+  emu::meet_group(blockDim.x);
 }
 static inline float __shfl_xor_sync(unsigned, float v, int mask) {
   emu::exchanged[emu::me->index] = v;
