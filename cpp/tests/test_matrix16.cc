@@ -268,8 +268,20 @@ struct Judge {
 };
 
 // Kinds of data: any signs; one sign, so that what is cut off adds up; a great product first, and
-// behind it what is just cut off whole; below the normal numbers of the types.
-enum Data { kAny, kOneSign, kCutOff, kTinyX, kTinyW, kLast };
+// behind it what is just cut off whole; the same where an operand of the first is not normal;
+// others below the normal numbers of the types.
+enum Data { kAny, kOneSign, kCutOff, kNotNormal, kTinyX, kTinyW };
+
+// Of kNotNormal: the first product, and the others.
+struct Pieces {
+  float x, w, other_x, other_w;
+  explicit Pieces(const Order& o) {
+    const float half = o.unit.bits == 24 ? 1 : 0.5f;
+    if (o.three()) x = 0x1p-133f, w = 0x1p15f, other_x = 0x1.fep-122f, other_w = half * 0x1p-14f;
+    else if (o.half()) x = 0x1p-24f, w = 0x1p15f, other_x = 0x1.fep-14f, other_w = half * 0x1p-10f;
+    else x = 0x1p10f, w = 0x1p-133f, other_x = half * 0x1.fep-15f, other_w = 0x1p-126f;
+  }
+};
 
 std::vector<float> x_of(Data d, const Order& o, size_t n, std::mt19937& engine) {
   std::normal_distribution<float> normal;
@@ -282,6 +294,7 @@ std::vector<float> x_of(Data d, const Order& o, size_t n, std::mt19937& engine) 
     x = stored(o.x, x);
   }
   if (d == kCutOff) v[0] = 1;
+  if (d == kNotNormal) v.assign(n, Pieces(o).other_x), v[0] = Pieces(o).x;
   return v;
 }
 std::vector<float> w_of(Data d, const Order& o, size_t n, std::mt19937& engine) {
@@ -295,6 +308,7 @@ std::vector<float> w_of(Data d, const Order& o, size_t n, std::mt19937& engine) 
     w = stored(o.w, w);
   }
   if (d == kCutOff) v[0] = 1;
+  if (d == kNotNormal) v.assign(n, Pieces(o).other_w), v[0] = Pieces(o).w;
   return v;
 }
 
@@ -311,7 +325,7 @@ double greatest(const Order& o, const std::vector<Data>& kinds, const std::vecto
     }
   return most;
 }
-const std::vector<Data> kAll = {kAny, kOneSign, kCutOff, kTinyX, kTinyW};
+const std::vector<Data> kAll = {kAny, kOneSign, kCutOff, kNotNormal, kTinyX, kTinyW};
 const std::vector<size_t> kSizes = {64, 72, 128, 136, 200, 1000, 4096};
 
 }  // namespace
