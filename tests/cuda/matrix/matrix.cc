@@ -170,20 +170,34 @@ static std::vector<Case> list_of(unsigned rows, unsigned columns, unsigned warps
   return list;
 }
 
+// On sm_80, and as often as a multiprocessor of sm_90 is to hold it.
+static void fits(const char* name, unsigned bytes, unsigned groups) {
+  if (bytes <= 163 * 1024 && groups * (bytes + 1024) <= 228 * 1024) return;
+  printf("%s: %u bytes are more than there are\n", name, bytes);
+  ++wrong;
+}
+
 #define CALL(form, round, ...)                                                              \
   [](const Given* x, const u16* w, const float* bias, float* out, const ProductParams& p) { \
     form<FORMAT, Given, round, __VA_ARGS__>(x, w, bias, out, p);                            \
   }
+#ifdef FEW
+#define ROUNDED(...)
+#else
+#define ROUNDED(form, ...)                                \
+  if (c.activations == 1) go(CALL(form, 1, __VA_ARGS__)); \
+  if (c.activations == 2) go(CALL(form, 2, __VA_ARGS__));
+#endif
 #define RUN(form, many, suffix, rows, columns, warps, depth, ...)                           \
   for (const Case& c : list_of(rows, columns, warps, depth)) {                              \
     const unsigned parts = (c.M + rows - 1) / rows, tiles = (c.N + columns - 1) / columns;  \
     const Dim grid = {parts, many ? tiles : std::min(c.groups, tiles), 1};                  \
     const unsigned bytes =                                                                  \
         form##_bytes(rows, columns, warps, depth, __VA_ARGS__, u32(sizeof(Given)));         \
+    fits(#suffix, bytes, many ? 8 / warps : warps / 4);                                     \
     const auto go = [&](auto kernel) { run(#suffix, grid, 32 * warps, bytes, c, kernel); }; \
     if (c.activations == 0) go(CALL(form, 0, rows, columns, warps, depth, __VA_ARGS__));    \
-    if (c.activations == 1) go(CALL(form, 1, rows, columns, warps, depth, __VA_ARGS__));    \
-    if (c.activations == 2) go(CALL(form, 2, rows, columns, warps, depth, __VA_ARGS__));    \
+    ROUNDED(form, rows, columns, warps, depth, __VA_ARGS__)                                 \
   }
 #define FEW_ROWS(...) RUN(matrix_few, false, __VA_ARGS__)
 #define MANY_ROWS(...) RUN(matrix_many, true, __VA_ARGS__)
