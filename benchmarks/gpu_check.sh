@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # On a machine with an NVIDIA GPU: builds, runs the suite there, the sanitizers, the benchmarks, and writes gpu.json and
-# gpu.txt. A part is one of build, cuda, ops, conformance, models, sanitize, bench, report; without arguments all of them, in
-# this order. What parts leave stays in the output folder, so they may run one by one, and each ends within some minutes.
+# gpu.txt. A part is one of build, cuda, ops, matrix (operators and conformance with products on matrix units), conformance,
+# models, sanitize, bench, report; without arguments all of them, in this order. What parts leave stays in the output folder, so they may run one by one, and each ends within some minutes.
 #   benchmarks/gpu_check.sh [part ...]
 # OUT: the output folder (benchmarks/results/gpu). WHEELS: a folder of wheels for a machine without a network: what its
 # Python lacks of pybind11, numpy, pytest, pytest-timeout, hypothesis, ml_dtypes, cmake, ninja and NVRTC's package is
@@ -43,6 +43,10 @@ part_build() {
 }
 part_cuda() { suite cuda tests/cuda; }
 part_ops() { suite ops tests/ops tests/test_check_data.py tests/cuda/test_cuda_dlpack.py; }
+part_matrix() {
+  ACCEL_TEST_DEVICE=cuda_matrix suite matrix_ops tests/ops
+  ACCEL_TEST_DEVICE=cuda_matrix suite matrix_conformance tests/conformance
+}
 part_conformance() { suite conformance tests/conformance; }
 part_models() {
   suite models tests/test_models.py -k "recorded or cut or batch or paged or ragged"
@@ -59,13 +63,13 @@ part_sanitize() {
 part_bench() {
   timeout "$limit" "$python" benchmarks/gpu_rows.py ${LARGE:+--large} >"$out/rows.jsonl" 2>"$out/rows.log" || failed+=(rows)
   local form
-  for form in serial plain-edges; do
+  for form in serial plain-edges matrix; do
     timeout "$limit" "$python" benchmarks/gpu_rows.py --$form --rounds 20 >"$out/rows_$form.jsonl" 2>>"$out/rows.log" || failed+=("rows_$form")
   done
 }
 part_report() { "$python" benchmarks/gpu_report.py "$out" "$commit"; }
 
-[ $# -gt 0 ] || set -- build cuda ops conformance models sanitize bench report
+[ $# -gt 0 ] || set -- build cuda ops matrix conformance models sanitize bench report
 for part in "$@"; do
   echo "== $part"
   "part_$part"

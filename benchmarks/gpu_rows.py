@@ -1,12 +1,15 @@
 """First figures of a GPU, one JSON object a line: gpu_rows.py [--rounds N] [--large] [--serial]
-[--plain-edges].
+[--plain-edges] [--matrix].
 
 * submit: what plan.submit of prepared bindings costs the calling thread;
 * step: a decode step over zeros in the widths of SmolLM2-135M and, with --large, of an 8B model,
   f16 weights, f32 activations, f16 cache; `ends` is how often the end was dozed for and seen early,
   spun for or slept for, and how many threads a near end roused (two a step);
 * matvec: f16 weights, one f32 row, as many weights in turn as no cache holds, beside torch in a
-  CUDA graph where it is installed.
+  CUDA graph where it is installed;
+* many: the same with more rows, x and weights of f16 and bf16; torch with x of the weights' type.
+
+--matrix opens the device with products on matrix units.
 """
 
 import argparse
@@ -29,6 +32,9 @@ SMALL |= {"vocab": 49152, "context": 8192, "rotary_dim": 64}
 LARGE = {"layers": 36, "hidden": 4096, "ffn": 12288, "heads": 32, "kv_heads": 8, "head_dim": 128}
 LARGE |= {"vocab": 151936, "context": 8192, "rotary_dim": 128}
 SHAPES = ((576, 576), (576, 1536), (4096, 4096), (4096, 12288), (12288, 4096), (4096, 151936))
+MANY_ROWS = (16, 64, 512)
+MANY_SHAPES = ((4096, 4096), (4096, 12288))
+MANY_TYPES = ((accel.F16, accel.F16), (accel.F32, accel.F16), (accel.F32, accel.BF16))
 CACHE_BYTES = 256 << 20  # more than any GPU's last cache
 
 
@@ -72,15 +78,16 @@ def step(device, name: str, sizes: dict, rounds: int) -> None:
         buffer.close()
 
 
-def matvec(device, k: int, n: int, rounds: int) -> None:
+def products(device, m: int, k: int, n: int, rounds: int, types=(accel.F32, accel.F16)) -> dict:
     """Products behind one another, each with a weight of its own."""
     runtime, count = accel.Runtime(device), max(2, -(-CACHE_BYTES // (2 * k * n)))
-    b = runtime.new_builder("matvec")
-    x = b.input("x", accel.F32, [1, k])
+    b = runtime.new_builder("products")
+    x = b.input("x", types[0], [m, k])
     for i in range(count):
-        w = b.weight(f"w{i}", accel.F16, [n, k])
+        w = b.weight(f"w{i}", types[1], [n, k])
         b.output(f"y{i}", T.matmul(x, w, w_order="nk"))
     plan = b.compile()
+    kernel = plan.selections()[0].kernel
     bound, ports = bind(plan, device)
     plan.submit(bound).wait()
     times = []
@@ -89,20 +96,32 @@ def matvec(device, k: int, n: int, rounds: int) -> None:
         plan.submit(bound).wait()
         times.append((time.perf_counter() - begin) / count)
     us = statistics.median(times) * 1e6
-    row = {"us": us, "gb_s": 2 * k * n / us / 1e3, "count": count}
-    say(bench="matvec", k=k, n=n, **row, **torch_matvec(k, n, count, rounds))
     plan.close()
     for buffer in ports.values():
         buffer.close()
+    row = {"us": us, "gb_s": 2 * k * n / us / 1e3, "count": count, "kernel": kernel}
+    return row | torch_products(m, k, n, count, rounds, str(types[1]))
 
 
-def torch_matvec(k: int, n: int, count: int, rounds: int) -> dict:
+def matvec(device, k: int, n: int, rounds: int) -> None:
+    say(bench="matvec", k=k, n=n, **products(device, 1, k, n, rounds))
+
+
+def many(device, m: int, k: int, n: int, rounds: int) -> None:
+    for types in MANY_TYPES:
+        row = products(device, m, k, n, rounds, types)
+        row["tflop_s"] = 2 * m * k * n / row["us"] / 1e6
+        say(bench="many", m=m, k=k, n=n, x=str(types[0]), w=str(types[1]), **row)
+
+
+def torch_products(m: int, k: int, n: int, count: int, rounds: int, dtype: str) -> dict:
     try:
         import torch
     except ImportError:
         return {}
-    x = torch.zeros(1, k, dtype=torch.float16, device="cuda")
-    weights = [torch.zeros(k, n, dtype=torch.float16, device="cuda") for _ in range(count)]
+    of = {"f16": torch.float16, "bf16": torch.bfloat16}[dtype]
+    x = torch.zeros(m, k, dtype=of, device="cuda")
+    weights = [torch.zeros(k, n, dtype=of, device="cuda") for _ in range(count)]
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
@@ -130,8 +149,11 @@ def main() -> None:
     parser.add_argument("--large", action="store_true", help="with the step of an 8B model")
     parser.add_argument("--serial", action="store_true", help="each launch waits for the last")
     parser.add_argument("--plain-edges", action="store_true", help="no launch begins early")
+    parser.add_argument("--matrix", action="store_true", help="products on matrix units")
     options = parser.parse_args()
-    device = accel.open_cuda(serial=options.serial, overlap=not options.plain_edges)
+    device = accel.open_cuda(
+        serial=options.serial, overlap=not options.plain_edges, matrix=options.matrix
+    )
     say(bench="device", name=device.info.name, isa=device.info.isa, **device.info.limits)
     plan = narrow_plan(accel.Runtime(device))
     bound, _ = bind(plan, device)
@@ -139,6 +161,9 @@ def main() -> None:
     step(device, "SmolLM2-135M", SMALL, 4 * options.rounds)
     for k, n in SHAPES:
         matvec(device, k, n, options.rounds)
+    for k, n in MANY_SHAPES:
+        for m in MANY_ROWS:
+            many(device, m, k, n, options.rounds)
     if options.large:
         step(device, "8B", LARGE, options.rounds)
 

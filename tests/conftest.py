@@ -3,7 +3,8 @@
 ACCEL_TEST_ISA: `all` runs device tests on every kernel table of this machine, a name on that one;
 without it the best table.
 ACCEL_TEST_DEVICE: `metal` runs them on the Metal device instead, `metal_plain` on it without
-exchange inside SIMD groups, `metal,metal_plain` on both; `cuda` runs them on the first NVIDIA GPU.
+exchange inside SIMD groups, `metal,metal_plain` on both; `cuda` runs them on the first NVIDIA GPU,
+`cuda_matrix` on it with products on matrix units.
 ACCEL_TEST_SLOW=1 runs the tests marked slow, ACCEL_TEST_PEERS=1 those marked peers.
 """
 
@@ -21,7 +22,8 @@ sys.path[:0] = [str(HERE), str(HERE / "ops"), str(HERE / "conformance")]
 
 TABLES = ("base", "avx2", "avx512", "neon")
 METAL = ("metal", "metal_plain")
-GPUS = (*METAL, "cuda")
+CUDA = ("cuda", "cuda_matrix")
+GPUS = (*METAL, *CUDA)
 POISON = 0xFF  # every transient starts as NaN
 
 
@@ -32,8 +34,8 @@ def open_named(isa: str | None, threads: int = 1, **options):
     options = {"debug_fill": POISON, **options}
     if isa in METAL:
         return accel.open_metal(plain=isa == "metal_plain", **options)
-    if isa == "cuda":
-        return accel.open_cuda(**options)
+    if isa in CUDA:
+        return accel.open_cuda(matrix=isa == "cuda_matrix", **options)
     return accel.open_cpu(threads=threads, isa=isa, **options)
 
 
@@ -80,6 +82,11 @@ def by_device(isa: str, hardware, emulated):
     return emulated if isa in GPUS and software else hardware
 
 
+def without_matrix(isa: str) -> str:
+    """The same device where products have the order of every other backend's."""
+    return "cuda" if isa == "cuda_matrix" else isa
+
+
 def level_of(isa: str) -> str:
     return "base" if isa == "base" else "fma"
 
@@ -100,7 +107,8 @@ if "metal" not in os.environ.get("ACCEL_TEST_DEVICE", ""):
     collect_ignore += [p for p in tests if "from driver import" in p.read_text(encoding="utf-8")]
 # Of the tests of CUDA these alone need no GPU and no stand-in of NVIDIA's driver.
 if "cuda" not in os.environ.get("ACCEL_TEST_DEVICE", ""):
-    without = {f"test_cuda_{name}.py" for name in ("kernels", "build", "rings_emulated")}
+    names = ("kernels", "build", "rings_emulated", "matrix_emulated")
+    without = {f"test_cuda_{name}.py" for name in names}
     tests = (HERE / "cuda").glob("test_*.py")
     collect_ignore += [p for p in tests if p.name not in without]
 

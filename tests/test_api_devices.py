@@ -48,6 +48,7 @@ def test_enumerate_and_open():
         (lambda: accel.open_cuda(lose_at=0), accel.AttrError, "lose_at is 0"),
         (lambda: accel.open_cuda(serial=1), TypeError, "serial is an int"),
         (lambda: accel.open_cuda(overlap=0), TypeError, "overlap is an int"),
+        (lambda: accel.open_cuda(matrix=1), TypeError, "matrix is an int"),
         (lambda: accel.open_cpu(isa="sse9"), accel.UnsupportedError, "sse9"),
         (lambda: accel.open_cpu(isa=""), accel.AttrError, "isa is ''"),
         (lambda: accel.open_cpu(isa=2), TypeError, "isa is an int"),

@@ -65,12 +65,14 @@ DevicePtr open_metal_device(py::object index, py::object check, py::object debug
 }
 
 DevicePtr open_cuda_device(py::object index, py::object check, py::object debug_fill,
-                           py::object lose_at, py::object serial, py::object overlap) {
+                           py::object lose_at, py::object serial, py::object overlap,
+                           py::object matrix) {
   CudaOptions options;
   options.index = int(in_range({"open_cuda", "index"}, index, 0, 1024));
   options.check = bool_arg({"open_cuda", "check"}, check);
   options.serial = bool_arg({"open_cuda", "serial"}, serial);
   options.overlap = bool_arg({"open_cuda", "overlap"}, overlap);
+  options.matrix = bool_arg({"open_cuda", "matrix"}, matrix);
   if (!debug_fill.is_none())
     options.debug_fill = int(in_range({"open_cuda", "debug_fill"}, debug_fill, 0, 255));
   if (!lose_at.is_none())
@@ -174,10 +176,11 @@ void add_opening(py::module_& m) {
         "pipelines; plain=True uses no exchange inside SIMD groups; the rest is as in open_cpu.");
   m.def("open_cuda", open_cuda_device, "index"_a = 0, "check"_a = false,
         "debug_fill"_a = py::none(), "lose_at"_a = py::none(), "serial"_a = false,
-        "overlap"_a = true,
+        "overlap"_a = true, "matrix"_a = false,
         "Open a GPU of NVIDIA's, by its place in enumerate_devices(). serial=True lets each launch "
         "wait for the one before it; overlap=False lets none begin before those that it waits for "
-        "have ended; the rest is as in open_cpu.");
+        "have ended; matrix=True runs products by f16 and bf16 weights in 'nk' on matrix units, in "
+        "an order of their own (matrix16); the rest is as in open_cpu.");
   m.def(
       "open_best", open_best_device, "prefer"_a = py::make_tuple("metal", "cuda", "cpu"),
       "allow_cpu"_a = true, "allow_software"_a = false, "require"_a = py::tuple(),

@@ -22,7 +22,8 @@ static py::dict row_of(const Launch& l, const std::string& kernel, size_t operan
 static py::list launches_of(const Builder& builder, const std::string& backend, bool fuse) {
   Limits limits;
   limits.backend = backend.rfind("cuda", 0) == 0 ? Backend::cuda : Backend::metal;
-  if (backend == "cuda") limits.group_bytes = 227 * 1024;  // of sm_90
+  limits.matrix = backend == "cuda_matrix";
+  if (backend == "cuda" || limits.matrix) limits.group_bytes = 227 * 1024;  // of sm_90
   limits.simd_groups = backend != "metal_plain";
   limits.fuse = fuse;
   const PlanData plan = make_plan(builder.finish(), limits, {}, true);
@@ -39,8 +40,8 @@ static py::list launches_of(const Builder& builder, const std::string& backend, 
 
 void bind_launches(py::module_& m) {
   m.def("_launches", &launches_of, "builder"_a, "backend"_a, "fuse"_a = false,
-        "What a plan of a recorded graph launches on metal, metal_plain, cuda or cuda_plain, in "
-        "order; with fuse the launches behind them that do the work of several.");
+        "What a plan of a recorded graph launches on metal, metal_plain, cuda, cuda_plain or "
+        "cuda_matrix, in order; with fuse the launches behind them that do the work of several.");
 }
 
 }  // namespace accel

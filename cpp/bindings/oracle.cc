@@ -20,8 +20,9 @@ static oracle::Level level_of(const std::string& name) {
 static Backend backend_of(const std::string& name) {
   for (const Backend b : {Backend::cpu, Backend::metal, Backend::cuda})
     if (name == name_of(b)) return b;
-  throw attr_error("oracle", "backend",
-                   "backend is '" + name + "' and must be cpu, metal, metal_plain or cuda");
+  throw attr_error(
+      "oracle", "backend",
+      "backend is '" + name + "' and must be cpu, metal, metal_plain, cuda or cuda_matrix");
 }
 
 static py::array_t<double> array_of(const std::vector<double>& v, const Shape& shape) {
@@ -47,9 +48,9 @@ static py::dict run_oracle(const Builder& builder, const std::map<std::string, p
                                int64_t(info.size * info.itemsize) / size_of(port.dtype)};
   }
   py::dict result;
-  const bool plain = backend == "metal_plain";
-  const oracle::Options options = {level_of(level), budgets,
-                                   plain ? Backend::metal : backend_of(backend), !plain};
+  const bool plain = backend == "metal_plain", matrix = backend == "cuda_matrix";
+  const Backend own = plain ? Backend::metal : matrix ? Backend::cuda : backend_of(backend);
+  const oracle::Options options = {level_of(level), budgets, own, !plain, matrix};
   for (const auto& [name, value] : oracle::evaluate(graph, inputs, options)) {
     py::object budget = py::none();
     if (budgets) budget = array_of(value.budget, value.type.shape);

@@ -305,6 +305,9 @@ struct CudaOptions {
   // A launch may begin, and prepare, beside the one that it waits for, where the device can; where
   // not, the device's notes say why. No bit changes.
   bool overlap = true;
+  // Products whose weight is [N, K] of f16 or bf16 run on matrix units, in the order matrix16: the
+  // bits of a row are then not the CPU's. Where the device lacks the memory its notes say so.
+  bool matrix = false;
 };
 // Throws no_adapter where there is none, or where the build holds no CUDA backend or no kernels.
 DevicePtr open_cuda(const CudaOptions& options = {});

@@ -25,7 +25,7 @@ extern const OpDef def_linear = {
     .attrs = {w_order_spec()},
     .infer = infer,
     .params = float_product_params,
-    .kernels = with_rings(
+    .kernels = with_matrix16(with_rings(
         with_matrix8(on_gpus({lane16_row("linear_nk_f32_f32", float_pair<true, F32, F32>),
                               lane16_row("linear_nk_f32_f16", float_pair<true, F32, F16>),
                               lane16_row("linear_nk_f32_bf16", float_pair<true, F32, BF16>),
@@ -36,7 +36,7 @@ extern const OpDef def_linear = {
                               chain_row("linear_kn_f32_bf16", float_pair<false, F32, BF16>),
                               chain_row("linear_kn_f16_f16", float_pair<false, F16, F16>),
                               chain_row("linear_kn_f16_bf16", float_pair<false, F16, BF16>)},
-                             launch_product))),
+                             launch_product)))),
     .tiles = true,
 };
 

@@ -31,7 +31,8 @@ struct Limits {
   bool fuse = false;                     // the executor runs groups of steps piece by piece
   bool simd_groups = true;               // a GPU whose SIMD groups exchange values
   int64_t group_bytes =
-      0;  // memory that a launch may give to a group of a GPU, besides the kernel's
+      0;                // memory that a launch may give to a group of a GPU, besides the kernel's
+  bool matrix = false;  // products of CUDA may take matrix units, whose bits are not the CPU's
 };
 
 // ---------------------------------------------------------------- operands
@@ -155,8 +156,8 @@ struct Launch {
   uint32_t first_param = 0;        // words of the command's parameters before those of this launch
   bool waits = true;               // for the launch before it
   uint32_t group_bytes = 0;        // of memory of a group, besides what the function declares
-  // If not 0, groups[0] is no more than so many a multiprocessor, and fewer where fewer fit: any
-  // number of them does the work.
+  // If not 0, the greater of groups[0] and groups[1] is no more than so many a multiprocessor, and
+  // fewer where fewer fit: any number of them does the work. The other is 1 at most.
   uint32_t per_unit = 0;
 };
 struct Launches {

@@ -106,6 +106,9 @@ std::vector<KernelRow> with_matrix8(std::vector<KernelRow> rows);
 // where K and the device allow it: the same order, so the same bits (shaders/cuda/ring.h). M takes
 // no part: many rows run as in the row behind.
 std::vector<KernelRow> with_rings(std::vector<KernelRow> rows);
+// The rows given, and in front of CUDA's those on matrix units, where the device was asked for them
+// (Limits::matrix) and has the memory: weights [N, K] of f16 or bf16. M takes no part.
+std::vector<KernelRow> with_matrix16(std::vector<KernelRow> rows);
 // What a row is called among the functions, without the part that its launch appends, and the
 // operands at the places of its functions.
 std::string product_function(const Call& c, const KernelRow& row);

@@ -25,6 +25,7 @@ struct Args {
   std::vector<std::vector<double>> budget;  // by result, sized when budgets, zero
   Backend backend = Backend::cpu;           // whose rows name the orders
   bool simd_groups = true;
+  bool matrix = false;
 
   int slot(std::string_view name) const;
   int attr(std::string_view name) const;

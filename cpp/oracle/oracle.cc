@@ -74,6 +74,8 @@ std::string_view Args::order() const {
   Limits limits;
   limits.backend = backend;
   limits.simd_groups = simd_groups;
+  limits.matrix = matrix;
+  if (matrix) limits.group_bytes = limits.max_bytes;
   limits.isa = level == Level::base ? "base" : "avx2";
   return select(call, limits, Site()).row->order;
 }
@@ -166,7 +168,8 @@ void Walk::run(const Node& node) {
          {},
          {},
          options.backend,
-         options.simd_groups};
+         options.simd_groups,
+         options.matrix};
   std::vector<std::vector<double>> gathered(node.in.size());
   for (size_t i = 0; i < node.in.size(); ++i) {
     if (!node.in[i]) {

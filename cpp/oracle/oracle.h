@@ -31,6 +31,7 @@ struct Options {
   bool budgets = false;            // of each output, against the f64 value
   Backend backend = Backend::cpu;  // whose rows name the orders
   bool simd_groups = true;         // of a GPU, as Limits has it
+  bool matrix = false;             // the same, with the memory that it needs
 };
 
 // A value element by element; every storage type fits a double exactly.

@@ -38,9 +38,23 @@ float sum(std::string_view order, const std::vector<float>& values) {
   return lane_sum(values, lanes_of(order));
 }
 
+// One of the ways in which hardware may add: a chain a chunk, the chunks one after another.
+static float matrix16(Level level, const std::vector<float>& x, const std::vector<float>& w) {
+  constexpr size_t kChunk = 128;
+  float total = 0;
+  for (size_t begin = 0; begin < x.size(); begin += kChunk) {
+    float sum = 0;
+    for (size_t k = begin; k < std::min(begin + kChunk, x.size()); ++k)
+      sum = mul_add(x[k], w[k], sum, level);
+    total = begin == 0 ? sum : total + sum;
+  }
+  return std::isfinite(total) ? total : dot("chain", level, x, w);
+}
+
 float dot(std::string_view order, Level level, const std::vector<float>& x,
           const std::vector<float>& w) {
   // One of the ways in which hardware may add inside a step of eight; all lie within the bound.
+  if (order == "matrix16") return matrix16(level, x, w);
   if (order == "matrix8") return dot("chain", Level::base, x, w);
   std::vector<float> lane(lanes_of(order), 0.0f);
   for (size_t k = 0; k < x.size(); ++k) {

@@ -2,13 +2,18 @@
 // to E3).
 #include <algorithm>
 
+#include "oracle/matrix16.h"
 #include "oracle/products.h"
 
 namespace accel::oracle {
 
 void f64_products(Args& a, const Product& p, std::span<const double> x, const WeightAt& weight,
                   std::span<const double> bias, const Narrow& narrow) {
-  const double rounding = gamma(depth_of(a.order(), double(p.K)) + 1);
+  const bool units = a.order() == "matrix16";
+  const Matrix16 matrix(a.call.in[0].dtype, a.call.in[1].dtype);
+  const double K = double(p.K);
+  const double rounding = gamma(units ? matrix.roundings(K) : depth_of(a.order(), K) + 1);
+  const double tiny = units ? Matrix16::tiny(K) : K * kTiny;
   for (int64_t m = p.row; m < p.row + p.M; ++m)
     for (int64_t n = 0; n < p.N; ++n) {
       double sum = 0, gross = 0, moved = 0;
@@ -20,8 +25,9 @@ void f64_products(Args& a, const Product& p, std::span<const double> x, const We
         moved += std::abs(xk) * w.error;
         const double e = narrow.error(xk);
         moved += std::isinf(e) ? e : e * (std::abs(w.value) + w.error);
+        if (units) moved += matrix.lost(xk, w.value);
       }
-      double budget = (rounding * (gross + moved) + moved) * 1.0001 + double(p.K) * kTiny;
+      double budget = (rounding * (gross + moved) + moved) * 1.0001 + tiny;
       if (!bias.empty()) {
         sum += bias[size_t(n)];
         gross += std::abs(bias[size_t(n)]);

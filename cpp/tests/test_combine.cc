@@ -83,6 +83,34 @@ TEST(test_what_somebody_else_reads_or_who_must_not_fuse_stays_apart) {
   CHECK_EQ(runs(make_naive_plan(layer(1), cuda())), "");
 }
 
+// Only rings are fused: a product on matrix units has another order.
+TEST(test_products_on_matrix_units_are_launches_of_their_own) {
+  Limits limits = cuda();
+  limits.matrix = true;
+  const PlanData p = make_plan(layer(1), limits, {}, true);
+  CHECK_EQ(runs(p), "");
+  for (const Step& step : p.steps)
+    if (step.def->op == Op::matmul)
+      CHECK_EQ(std::string(step.row->kernel), "matmul_matrix16_nk_f32_f16");
+  limits.group_bytes = 100 * 1024;  // of sm_86: rings have room
+  CHECK_EQ(runs(make_plan(layer(1), limits, {}, true)), "0-3 6-7 8-11 12-13");
+}
+
+// A norm that hands on to a product on matrix units and to one that has no such row.
+TEST(test_a_ring_beside_matrix_units_is_fused_alone) {
+  Limits limits = cuda();
+  limits.matrix = true;
+  Builder b("mixed");
+  const Tensor h = norm(b, b.input("x", DType::F32, {1, 64}), "gain");
+  b.output("y", product(b, h, "units", 64));
+  const Tensor w = b.weight("ring", DType::F32, {64, 64}), r = b.input("r", DType::F32, {1, 64});
+  const Tensor y = call(Op::matmul, {h, w}, {{"w_order", random_graph::attr_text("nk")}}).value();
+  b.output("z", call(Op::add, {y, r}, {}).value());
+  const PlanData p = make_plan(b.finish(), limits, {}, true);
+  CHECK_EQ(runs(p), "2-3");
+  CHECK(p.combined[0].launch.function.find("_ring_") != std::string::npos);
+}
+
 TEST(test_a_weight_that_the_run_makes_is_no_run) {
   Builder b("bilinear");
   const Tensor h = norm(b, b.input("x", DType::F32, {1, 64}), "gain");

@@ -671,11 +671,14 @@ TEST(rows_name_kernels_and_orders) {
       const bool kn = std::string(row.kernel).find("_kn_") != std::string::npos;
       const bool int8 = std::string(row.kernel).find("_int8_") != std::string::npos;
       const bool matrix = std::string(row.kernel).find("_matrix8_") != std::string::npos;
+      const bool units = std::string(row.kernel).find("_matrix16_") != std::string::npos;
       CHECK(!matrix || row.backend == Backend::metal);
-      CHECK_EQ(std::string(row.order), matrix ? "matrix8"
-                                       : int8 ? "int8_group"
-                                       : kn   ? "chain"
-                                              : "lane16");
+      CHECK(!units || (row.backend == Backend::cuda && !kn));
+      CHECK_EQ(std::string(row.order), matrix  ? "matrix8"
+                                       : units ? "matrix16"
+                                       : int8  ? "int8_group"
+                                       : kn    ? "chain"
+                                               : "lane16");
       CHECK((row.backend == Backend::cpu) == (row.launches == nullptr));
       if (row.backend != Backend::cpu) continue;
       for (const auto* t : built_tables()) CHECK(kernel(*t, row.kernel) != nullptr);

@@ -111,6 +111,7 @@ def open_cuda(
     lose_at: int | None = None,
     serial: bool = False,
     overlap: bool = True,
+    matrix: bool = False,
 ) -> Device: ...
 def open_best(
     prefer: Sequence[str] = ("metal", "cuda", "cpu"),

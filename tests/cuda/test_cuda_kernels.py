@@ -45,14 +45,21 @@ MORE = [
         ),
     ),
     ("attention", paged("decode", "f16", (2, 2), 64, 300, 16, 20, [280], operands="f16")),
+    # Large tiles of matrix units.
+    *(
+        ("matmul", P(In((512, 64), x), In((4096, 64), w, kind="weight"), w_order="nk"))
+        for x in ("f32", "f16")
+        for w in ("f16", "bf16")
+    ),
 ]
 
 
 def launched(builder, what: str) -> list[dict]:
-    """On a device of sm_90, and on one whose groups get no memory by their launches."""
+    """On a device of sm_90, with products on matrix units, and on one whose groups get no memory by
+    their launches."""
     return [
         launch | {"of": what}
-        for backend in ("cuda", "cuda_plain")
+        for backend in ("cuda", "cuda_matrix", "cuda_plain")
         for launch in _core._launches(builder, backend)
     ]
 
@@ -161,6 +168,20 @@ def test_every_ring_of_one_f32_row_has_a_fused_kernel_and_no_other_has():
         assert kernel.threads == table()[name.removesuffix("_fused")].threads, name
 
 
+def test_every_tile_has_a_kernel_of_every_pair_of_types():
+    kinds = {"f16_f16": "f16", "f16_bf16": "tf32", "f32_f16": "tf32", "f32_bf16": "bf16"}
+    rows, expected = (1, 8, 16, 32, 64, 128), {}
+    for pair, kind in kinds.items():
+        name = f"matmul_matrix16_nk_{pair}"
+        expected |= {f"{name}_rows{n}": {kind} for n in rows}
+    found = {name: kernel for name, kernel in table().items() if "_matrix16_" in name}
+    for name, kernel in found.items():
+        assert kernel.places == [0, 1, 4, 5, PARAMS] and kernel.params == 36, name
+        of = set(re.findall(r"mma\.sync\.aligned\.m16n8k\d+\.row\.col\.f32\.(\w+)\.", kernel.ptx))
+        assert of == expected.pop(name), name
+    assert not expected
+
+
 def test_the_kernels_compile_for_compute_100():
     later = table("compute_100")
     assert {n: (k.places, k.params, k.threads) for n, k in later.items()} == {
@@ -201,6 +222,10 @@ def test_machine_code_for_sm_90a_keeps_to_the_registers():
     # As many groups of a ring as the host counts on (ring_per_unit in cpp/ops/product_rings.cc).
     for name in (name for name in codes if "_ring_" in name):
         groups = 3 if re.search(r"matmul_nk_f32_b?f16_ring_one_wide", name) else 2
+        registers = (codes[name].registers + 7) // 8 * 8
+        assert groups * registers * table()[name].threads <= 65536, (name, codes[name])
+    for name in (name for name in codes if "_matrix16_" in name):
+        groups = 2 if re.search(r"_rows(1|8|64)$", name) else 1
         registers = (codes[name].registers + 7) // 8 * 8
         assert groups * registers * table()[name].threads <= 65536, (name, codes[name])
     hot = {*HOT, *(name for name, kernel in table().items() if kernel.file.startswith("cuda/"))}
@@ -266,12 +291,12 @@ def test_every_kernel_waits_and_before_that_reads_weights_at_most():
     for name, kernel in table().items():
         entry = kernel.ptx.split(".visible .entry ")[1]
         first = [one.text for one in ptx_waits.before_wait(entry)]
-        if "_ring_" not in name:
+        if not re.search("_ring_|_matrix16_", name):
             assert entry.count(ptx_waits.WAIT) == 1 and first == ["accel.start"], name
             assert kernel.early == [], name
             continue
         assert "accel.start" not in first, name  # one ring ahead, and no more
-        weights = {1, 2, 3}
+        weights = {1} if "_matrix16_" in name else {1, 2, 3}
         if name.endswith("_fused"):  # of up to three products (cpp/ops/fused_product.h)
             weights = {place + 4 * part for place in (3, 4, 5) for part in range(3)}
         assert len(first) > 20 and kernel.early and set(kernel.early) <= weights, name

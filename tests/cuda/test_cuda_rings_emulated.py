@@ -3,20 +3,13 @@
 memory that others have left. Every ring, plain and fused, against plain loops in the registered
 orders."""
 
-import hashlib
-import os
-import platform
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-SHADERS, RINGS = ROOT / "shaders", Path(__file__).parent / "rings"
-CXX = os.environ.get("CXX", "c++")
-# Without warnings: pragmas and mixed signs are what the other compiler takes.
-OPTIONS = ("-std=c++20", "-O1", "-ffp-contract=off", "-w")
+from .fibers import HERE, ROOT, SHADERS, built, needs_fibers, planted, ran
+
 FORMATS = {
     "WeightF16": "NARROW",
     "WeightBf16": "NARROW",
@@ -28,40 +21,21 @@ FORMATS = {
 }
 HALF_X = ("WeightF16", "WeightBf16", "WeightInt8")
 
-pytestmark = [
-    pytest.mark.rules,
-    pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the fibers are those of glibc"),
-]
+pytestmark = [pytest.mark.rules, needs_fibers]
 
 
-def built(shaders: Path, name: str, folder: Path, few: str = "") -> Path:
-    """The test of one format of weights; the tree's is kept while its text stays."""
+def program(name: str, folder: Path, few: str = "", shaders: Path = SHADERS) -> Path:
+    """The test of one format of weights."""
     rings = f"RINGS_{FORMATS[name]}"
     defines = [f"-DFORMAT={name}", f"-DRINGS={rings}{few}", f"-DRINGS_ONE={rings}_ONE"]
     if name in HALF_X:
         defines.append("-DHALF_X")
-    digest = hashlib.sha256(" ".join([CXX, *OPTIONS, *defines]).encode())
-    texts = [*shaders.glob("cuda/*.h"), *shaders.glob("shared/**/*.h"), *RINGS.glob("**/*.[ch]*")]
-    for path in sorted(texts):
-        digest.update(path.read_bytes())
-    program = folder / digest.hexdigest()[:24]
-    if not program.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        made = folder / f"{program.name}.{os.getpid()}"
-        include = ["-I", RINGS, "-I", shaders]
-        command = [CXX, *OPTIONS, *include, *defines, RINGS / "rings.cc", "-o", made]
-        subprocess.run(command, check=True)
-        made.replace(program)
-    return program
-
-
-def ran(program: Path) -> subprocess.CompletedProcess:
-    return subprocess.run([program], capture_output=True, text=True, timeout=120)
+    return built(HERE / "rings" / "rings.cc", defines, folder, shaders)
 
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_every_ring_has_the_bits_of_its_order(name):
-    done = ran(built(SHADERS, name, ROOT / "build" / "cuda_rings"))
+    done = ran(program(name, ROOT / "build" / "cuda_rings"))
     assert done.returncode == 0, done.stdout
     cases = int(re.search(r"^(\d+) cases, 0 wrong$", done.stdout, re.M)[1])
     assert cases >= 12 * 4 + 28 * 2
@@ -112,14 +86,7 @@ PLANTED = {
 
 @pytest.mark.parametrize("fault", PLANTED)
 def test_a_planted_fault_is_caught(fault, tmp_path):
-    file, text, planted, said = PLANTED[fault]
-    for path in [*SHADERS.glob("cuda/*.h"), *SHADERS.glob("shared/**/*.h")]:
-        copy = tmp_path / path.relative_to(SHADERS)
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        source = path.read_text()
-        if path.name == file:
-            assert source.count(text) == 1
-            source = source.replace(text, planted)
-        copy.write_text(source)
-    done = ran(built(tmp_path, "WeightF32", tmp_path / "built", "_ONE"))
+    file, text, changed, said = PLANTED[fault]
+    shaders = planted(file, text, changed, tmp_path / "shaders")
+    done = ran(program("WeightF32", tmp_path, "_ONE", shaders))
     assert done.returncode == 1 and said in done.stdout, done.stdout

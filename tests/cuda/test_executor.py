@@ -719,3 +719,76 @@ def test_a_launch_gives_memory_of_a_group_and_no_more_groups_than_fit(group_byte
     assert f"'matmul_nk_f32_f16_ring_one_wide 6 {wide}'" in ran
     assert f"'matmul_nk_f32_f16_ring_one_large 2 {large}'" in ran
     assert ran.rstrip().endswith("b''"), ran
+
+
+MATRIX = """
+import ctypes, accel, numpy as np
+from accel import tensor as T
+device = accel.open_cuda(matrix=ASKED)
+print("device", "matrix" in device.info.capabilities, [n.error for n in device.notes])
+b = accel.Runtime(device).new_builder("matrix")
+x = b.input("x", accel.F16, [40, 64])
+few = b.input("few", accel.F32, [1, 72])
+w = [b.weight(f"w{i}", t, s) for i, (t, s) in enumerate(
+    [(accel.BF16, [70, 64]), (accel.F16, [8208, 72]), (accel.F32, [16, 72])])]
+bias = b.weight("bias", accel.F32, [70])
+b.output("many", T.linear(x, w[0], bias, w_order="nk"))
+b.output("wide", T.matmul(few, w[1], w_order="nk"))
+b.output("plain", T.matmul(few, w[2], w_order="nk"))
+plan = b.compile()
+for s in plan.selections():
+    print("chosen", s.kernel, "|", s.reason, "|", s.rejected)
+print(plan.explain())
+ports = {p.name: device.new_buffer(p.dtype, int(np.prod(p.shape))) for p in plan.ports()}
+for wait in (1, 2):
+    plan.submit(ports).wait()
+lib = ctypes.CDLL("libcuda.so.1")
+lib.fakecuda_ran_text.restype = lib.fakecuda_fault_text.restype = ctypes.c_char_p
+print("ran", lib.fakecuda_ran_text().decode().split("\\n"), lib.fakecuda_fault_text())
+"""
+
+
+def matrix_of(asked: bool, group_bytes: int):
+    """What the device says, the selections, what was launched."""
+    done = subprocess.run(
+        [sys.executable, "-c", MATRIX.replace("ASKED", str(asked))],
+        env={**os.environ, "FAKECUDA_GROUP_BYTES": str(group_bytes)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    said, ran = done.stdout.rsplit("ran", 1)
+    lines = said.splitlines()
+    return lines[0], [line for line in lines if line.startswith("chosen")], said, ran
+
+
+def test_matrix_units_are_asked_for_and_the_report_names_their_functions():
+    device, chosen, said, ran = matrix_of(True, 232448)
+    assert device == "device True []"
+    assert [line.split()[1] for line in chosen] == [
+        "matmul_matrix16_nk_f16_bf16",
+        "matmul_matrix16_nk_f32_f16",
+        "matmul_nk_f32_f32_ring",
+    ]
+    assert "order matrix16" in chosen[0] and "order matrix16" in chosen[1]
+    assert "matmul_matrix16_nk_f32_f16 reads an f16 weight" in chosen[2]
+    assert "matmul_matrix16_nk_f16_bf16" in said
+    # Two tiles of columns, a group each. Of 513 tiles as many groups as two multiprocessors have at
+    # once.
+    many = 4 * (64 * (2 * 64 + 16) + 64 * (2 * 64 + 16))
+    few = 8 * (5 * (16 * (2 * 64 + 16) + 4 * 64 + 32) + 16 * 4)
+    assert f"'matmul_matrix16_nk_f16_bf16_rows64 1x2 {many}'" in ran
+    assert f"'matmul_matrix16_nk_f32_f16_rows1 1x4 {few}'" in ran
+    assert ran.rstrip().endswith("b''"), ran
+
+
+def test_without_being_asked_for_or_without_memory_products_have_the_bits_of_the_cpu():
+    device, chosen, _, ran = matrix_of(False, 232448)
+    assert device == "device False []" and "_matrix16_" not in ran
+    why = "is not asked for: open_cuda(matrix=True) asks for matrix units"
+    assert f"matmul_matrix16_nk_f16_bf16 {why}" in chosen[0] and "lane16" in chosen[0]
+    assert f"matmul_matrix16_nk_f32_f16 {why}" in chosen[1] and why not in chosen[2]
+    device, chosen, _, ran = matrix_of(True, 101376)  # of sm_86
+    assert device.startswith("device False ['group_bytes is 101376 and must be ")
+    assert device.endswith(" for products on matrix units']") and "_matrix16_" not in ran
+    assert "matrix16_nk_f16_bf16 needs more memory of a group than the device has" in chosen[0]

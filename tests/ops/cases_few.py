@@ -17,6 +17,10 @@ _NARROW = [
     (1, 72, 8200),
     (3, 6152, 34),  # x in two segments
     *_FEW,
+    # Those and matrix units: sixteen rows, 32 and more.
+    (12, 72, 33),
+    (20, 136, 37),
+    (70, 88, 67),
 ]
 _WIDE = [(1, 68, 5), (1, 1300, 37), (1, 2052, 40), *_FEW]
 _GROUPED = [(2, 128, 37), (3, 320, 33), (4, 1088, 70), (5, 64, 40), (8, 576, 35), (9, 64, 33)]
@@ -44,6 +48,11 @@ def float_points(op: str):
                 yield P(*head, w_order="nk", name=name)
             elif k * n < 2**18:
                 yield P(*head, In((n,)), w_order="nk", name=name)
+        if dw == "f32" or op != "matmul":
+            continue
+        for x, w in (("row_specials", "normal"), ("subnormal", "normal"), ("normal", "subnormal")):
+            head = (In((9, 72), dx, x), In((5, 72), dw, w, kind="weight"))
+            yield P(*head, w_order="nk", name=f"few-{dx}x{dw}-{x}-{w}")
 
 
 def few_quant_points():

@@ -59,6 +59,8 @@ class Graph(Recorded):
 def orders_of(device) -> str:
     """Whose orders the oracle walks for a device."""
     info = device.info
+    if "matrix" in info.capabilities:
+        return "cuda_matrix"
     return "metal_plain" if info.isa == "plain" else info.backend
 
 

@@ -8,6 +8,7 @@
 #include "backends/cuda/transfer.h"
 #include "exec/fork.h"
 #include "exec/worker_device.h"
+#include "ops/product_matrix.h"
 
 namespace accel {
 
@@ -110,13 +111,18 @@ std::vector<Gpu> gpus(std::vector<ProbeNote>& notes) {
   return found;
 }
 
+// Why no product of the device takes matrix units, or empty.
+std::string no_matrix_because(const DeviceInfo& info) {
+  const int64_t there = limit(info, "group_bytes"), needed = matrix_group_bytes();
+  if (there >= needed) return "";
+  return "group_bytes is " + std::to_string(there) + " and must be " + std::to_string(needed) +
+         " for products on matrix units";
+}
+
 class CudaDevice : public WorkerDevice {
  public:
-  // plain_edges: why nodes do not overlap though they were to.
-  CudaDevice(std::shared_ptr<Core> core, DeviceInfo info, const std::string& plain_edges)
-      : WorkerDevice(std::move(info), core), core_(std::move(core)) {
-    if (!plain_edges.empty()) notes_.push_back({"cuda", "overlap", plain_edges});
-  }
+  CudaDevice(std::shared_ptr<Core> core, DeviceInfo info, std::vector<ProbeNote> notes)
+      : WorkerDevice(std::move(info), core), core_(std::move(core)), notes_(std::move(notes)) {}
   std::vector<ProbeNote> notes() const override { return notes_; }
 
   Limits limits() const override {
@@ -127,6 +133,7 @@ class CudaDevice : public WorkerDevice {
     l.max_bytes = core_->max_bytes;
     l.group_bytes = limit(info(), "group_bytes");
     l.fuse = !core_->options.check;  // checks look between commands
+    l.matrix = core_->options.matrix;
     return l;
   }
   bool wraps() const override { return false; }
@@ -172,7 +179,7 @@ class CudaDevice : public WorkerDevice {
   }
 
   const std::shared_ptr<Core> core_;
-  std::vector<ProbeNote> notes_;
+  const std::vector<ProbeNote> notes_;
   std::shared_ptr<Stream> default_stream_;  // follows the worker of the default queue
 };
 
@@ -203,14 +210,21 @@ DevicePtr open_cuda(const CudaOptions& options) {
   cuda::Absence absence;
   const cuda::Driver& api = *cuda::driver(&absence);
   CudaOptions used = options;
-  std::string plain_edges;
+  DeviceInfo info = gpu.info;
+  notes.clear();
+  // What was asked for and is not to be had.
+  const auto lacks = [&](const char* what, const std::string& because) {
+    if (!because.empty()) notes.push_back({"cuda", what, because});
+    return !because.empty();
+  };
   if (options.overlap)
-    plain_edges = cuda::plain_edges_because(api, cuda::limit(gpu.info, "compute_capability"),
-                                            cuda::limit(gpu.info, "driver"));
-  if (!plain_edges.empty()) used.overlap = false;
-  auto core =
-      std::make_shared<cuda::Core>(api, gpu.device, used, cuda::limit(gpu.info, "max_bytes"));
-  return std::make_shared<cuda::CudaDevice>(std::move(core), gpu.info, plain_edges);
+    used.overlap =
+        !lacks("overlap", cuda::plain_edges_because(api, cuda::limit(info, "compute_capability"),
+                                                    cuda::limit(info, "driver")));
+  if (options.matrix && !lacks("matrix", cuda::no_matrix_because(info)))
+    info.capabilities.insert(info.capabilities.begin(), "matrix");
+  auto core = std::make_shared<cuda::Core>(api, gpu.device, used, cuda::limit(info, "max_bytes"));
+  return std::make_shared<cuda::CudaDevice>(std::move(core), std::move(info), std::move(notes));
 }
 
 }  // namespace accel

@@ -119,7 +119,7 @@ CudaProgram::Node CudaProgram::node_of(const Function& function, const Launch& l
   Node node{};
   node.function = function.handle;
   std::copy(std::begin(launch.groups), std::end(launch.groups), node.groups);
-  node.groups[0] = groups_of(launch, function.handle);
+  bound_groups(launch, function.handle, node.groups);
   node.threads = launch.threads;
   node.group_bytes = launch.group_bytes;
   node.command = command;
@@ -182,8 +182,8 @@ void CudaProgram::sort_patches() {
   }
 }
 
-uint32_t CudaProgram::groups_of(const Launch& launch, CUfunction function) {
-  if (!launch.per_unit) return launch.groups[0];
+void CudaProgram::bound_groups(const Launch& launch, CUfunction function, uint32_t* groups) {
+  if (!launch.per_unit) return;
   int units = 0, fit = 0;
   const Driver& api = core_->api;
   check(api.DeviceGetAttribute(&units, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, core_->device),
@@ -192,7 +192,8 @@ uint32_t CudaProgram::groups_of(const Launch& launch, CUfunction function) {
                                                       launch.group_bytes),
         "cuOccupancyMaxActiveBlocksPerMultiprocessor", *core_);
   const uint32_t each = std::min(launch.per_unit, uint32_t(std::max(fit, 1)));
-  return std::min(launch.groups[0], each * uint32_t(std::max(units, 1)));
+  uint32_t& most = groups[groups[1] > groups[0]];
+  most = std::min(most, each * uint32_t(std::max(units, 1)));
 }
 
 void CudaProgram::add_address(CUdeviceptr address) {

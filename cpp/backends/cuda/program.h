@@ -63,7 +63,7 @@ class CudaProgram : public Program {
   void add_combined(const PlanData& plan, const Combined& combined, bool barrier);
   Node node_of(const Function& function, const Launch& launch, int command);
   // No more groups than fit on the device at once, where the launch says so.
-  uint32_t groups_of(const Launch& launch, CUfunction function);
+  void bound_groups(const Launch& launch, CUfunction function, uint32_t* groups);
   void add_arguments(const PlanData& plan, const Function& function, int command,
                      const Launch& launch, Node& node, int64_t scalars);
   void add_check(const PlanData& plan, int command);

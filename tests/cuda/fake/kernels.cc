@@ -105,8 +105,11 @@ void run(const Launch& launch, const emu::Node& node) {
       return;
     }
     s.ran += f.name;
-    if (launch.shared)
-      s.ran += " " + std::to_string(launch.grid[0]) + " " + std::to_string(launch.shared);
+    if (launch.shared) {
+      s.ran += " " + std::to_string(launch.grid[0]);
+      if (launch.grid[1] > 1) s.ran += "x" + std::to_string(launch.grid[1]);
+      s.ran += " " + std::to_string(launch.shared);
+    }
     s.ran += "\n";
     if (!f.kernel) return;
     pipeline.kernel = f.kernel;

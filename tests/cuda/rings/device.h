@@ -105,9 +105,9 @@ struct Range {
   const char *begin, *end;
   bool early;  // a weight, or a plane of one
 };
-// Where threads wait for each other.
+// Where threads wait for each other, and who leaves late.
 struct Meeting {
-  unsigned here = 0, passed = 0;
+  unsigned here = 0, passed = 0, slow = ~0u, turns = 0;
 };
 
 Thread* me;
@@ -136,6 +136,11 @@ unsigned random_state = 1;
     leave();
   }
 }
+inline unsigned random_below(unsigned n) {
+  random_state = random_state * 1664525 + 1013904223;
+  return (random_state >> 8) % n;
+}
+
 inline void meet(Meeting& m, unsigned of) {
   const unsigned passed = m.passed;
   if (++m.here == of) {
@@ -143,6 +148,14 @@ inline void meet(Meeting& m, unsigned of) {
     return;
   }
   while (m.passed == passed) leave();
+}
+
+// All threads of the group; one warp of some sleeps behind it, and others get far ahead.
+inline void meet_group(unsigned n) {
+  if (group.here + 1 == n) group.slow = random_below(n / 16), group.turns = 200 + random_below(200);
+  meet(group, n);
+  if (me->index / 32 != group.slow) return;
+  for (unsigned turns = group.turns; turns; --turns) leave();
 }
 
 inline void may_read(const void* p, unsigned bytes) {
@@ -156,10 +169,12 @@ inline void may_read(const void* p, unsigned bytes) {
   fail("a read outside the operands");
 }
 inline void run(const Copy& c) {
-  memcpy(room + c.to, c.from, c.bytes);
+  if (c.from) memcpy(room + c.to, c.from, c.bytes);
+  else memset(room + c.to, 0, c.bytes);
 }
+// From nowhere: zeros.
 inline void copy(unsigned to, const void* from, unsigned bytes) {
-  may_read(from, bytes);
+  if (from) may_read(from, bytes);
   if (to % bytes || to + bytes > kRoomBytes) fail("a copy to a wrong place");
   if (late) me->open.push_back({to, from, bytes});
   else run({to, from, bytes});
@@ -171,11 +186,6 @@ inline void commit() {
 inline void wait(int pending) {
   for (; int(me->groups.size()) > pending; me->groups.pop_front())
     for (const Copy& c : me->groups.front()) run(c);
-}
-
-inline unsigned random_below(unsigned n) {
-  random_state = random_state * 1664525 + 1013904223;
-  return (random_state >> 8) % n;
 }
 
 inline void run_group(unsigned n) {
@@ -205,8 +215,8 @@ inline void run_group(unsigned n) {
   me = nullptr;
 }
 
-// A kernel over groups of n threads, each of which finds memory that others have left.
-inline void launch(unsigned groups, unsigned n, unsigned bytes, std::function<void()> kernel) {
+// A kernel over a grid of groups of n threads, each of which finds memory that others have left.
+inline void launch(Dim grid, unsigned n, unsigned bytes, std::function<void()> kernel) {
   if (bytes > kRoomBytes) fail("more memory than a group has");
   while (threads.size() < n) {
     threads.push_back(std::make_unique<Thread>());
@@ -220,14 +230,18 @@ inline void launch(unsigned groups, unsigned n, unsigned bytes, std::function<vo
     makecontext(&t.first, fiber, 0);
   }
   body = std::move(kernel);
-  gridDim.x = groups, blockDim.x = n;
-  for (blockIdx.x = 0; blockIdx.x < groups; ++blockIdx.x) {
-    const char left = blockIdx.x % 2 ? 0x3f : char(0xff);
+  gridDim = grid, blockDim.x = n;
+  for (unsigned at = 0; at < grid.x * grid.y; ++at) {
+    blockIdx = {at % grid.x, at / grid.x, 0};
+    const char left = at % 2 ? 0x3f : char(0xff);
     memset(room, left, sizeof room);
     run_group(n);
     for (unsigned i = bytes; i < bytes + kBehindRoom; ++i)
       if (room[i] != left) fail("memory behind that of the group was written");
   }
+}
+inline void launch(unsigned groups, unsigned n, unsigned bytes, std::function<void()> kernel) {
+  launch({groups, 1, 1}, n, bytes, std::move(kernel));
 }
 
 }  // namespace emu
@@ -236,7 +250,7 @@ static inline void __syncwarp() {
   emu::meet(emu::warps[emu::me->index / 32], 32);
 }
 static inline void __syncthreads() {
-  emu::meet(emu::group, blockDim.x);
+  emu::meet_group(blockDim.x);
 }
 static inline float __shfl_xor_sync(unsigned, float v, int mask) {
   emu::exchanged[emu::me->index] = v;
