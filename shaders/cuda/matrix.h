@@ -138,7 +138,7 @@ DEV float plain_chain(const X* x, const u16* w, u32 row, u32 n, const ProductPar
   float sum = 0.0f;
 #pragma unroll 1
   for (u32 k = 0; k < p.K; ++k)
-    sum = __fmaf_rn(rounded_to(widened(now(x + u64(row) * p.K + k)), p.activations),
+    sum = __fmaf_rn(widened(now(x + u64(row) * p.K + k)),
                     F::at(w, nullptr, nullptr, u64(n) * p.K + k, false), sum);
   return sum;
 }
@@ -170,14 +170,13 @@ struct MatrixWay {
   }
 };
 
-template <class F, class X, u32 Round, int Rows, int Columns, int Warps, int Depth, int S16,
-          int S32>
+template <class F, class X, int Rows, int Columns, int Warps, int Depth, int S16, int S32>
 DEV void matrix_few(const X* x, const u16* w, const float* bias, float* out,
                     const ProductParams& p) {
   constexpr int Stages = sizeof(X) == 2 ? S16 : S32, Mt = Columns / 16, Nt = (Rows + 7) / 8;
   constexpr int kResults = Rows * Columns, kThreads = 32 * Warps;
   constexpr int kOwn = (kResults + kThreads - 1) / kThreads;
-  typedef MatrixTerms<F, X, Round> T;
+  typedef MatrixTerms<F, X> T;
   typedef MatrixCopies<X, Rows, Columns, Depth, 32> C;
   typedef MatrixWay<Warps, Depth, Stages> Way;
   extern __shared__ __align__(128) char room[];
@@ -263,14 +262,13 @@ DEV void matrix_few(const X* x, const u16* w, const float* bias, float* out,
 
 // ---------------------------------------------------------------- many rows
 
-template <class F, class X, u32 Round, int Rows, int Columns, int Warps, int Depth, int S16,
-          int S32>
+template <class F, class X, int Rows, int Columns, int Warps, int Depth, int S16, int S32>
 DEV void matrix_many(const X* x, const u16* w, const float* bias, float* out,
                      const ProductParams& p) {
   // A warp has 32 rows of x.
   constexpr int Stages = sizeof(X) == 2 ? S16 : S32, Nt = 4, kAcross = Warps / (Rows / 32);
   constexpr int Mt = Columns / kAcross / 16;
-  typedef MatrixTerms<F, X, Round> T;
+  typedef MatrixTerms<F, X> T;
   typedef MatrixCopies<X, Rows, Columns, Depth, 32 * Warps> C;
   extern __shared__ __align__(128) char room[];
   const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32, K = p.K;
@@ -342,7 +340,7 @@ DEV void matrix_many(const X* x, const u16* w, const float* bias, float* out,
            const __grid_constant__ ProductParams b27)
 #define MATRIX_ENTRIES(form, name, suffix, F, X, threads, groups, ...) \
   MATRIX_ENTRY(name##_##suffix, X, threads, groups) {                  \
-    form<F, X, 0, __VA_ARGS__>(b0, b1, b4, b5, b27);                   \
+    form<F, X, __VA_ARGS__>(b0, b1, b4, b5, b27);                      \
   }
 #define MATRIX_FEW(name, F, X, suffix, rows, columns, warps, ...)                             \
   MATRIX_ENTRIES(matrix_few, name, suffix, F, X, 32 * warps, warps / 4, rows, columns, warps, \

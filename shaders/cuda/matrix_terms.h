@@ -1,8 +1,8 @@
 // Activations as terms that a matrix instruction takes, in the order matrix16 (specs/011 section
 // 1). An f32 is the sum of three: its first bits, those of what is left, and the rest; each cut
 // off, so that every difference is exact. By weights of f16 the terms are TF32, by those of bf16
-// bf16. What was rounded to 16 bits is one term: of the weight's own type, or else TF32, which
-// holds both types. All terms of an instruction's k meet one sum, the smallest first.
+// bf16. An f16 is one term: of f16 by weights of f16, of TF32, which holds both types, by those of
+// bf16. All terms of an instruction's k meet one sum, the smallest first.
 //
 // In TF32 sixteen k are two instructions of eight. What a thread has of a row of 16-bit values are
 // the pairs 2t and 2t + 8, so instruction j has k = 8j + 2t at place t and 8j + 2t + 1 at t + 4.
@@ -16,16 +16,14 @@ template <class F>
 struct MatrixWeight;
 template <>
 struct MatrixWeight<WeightF16> {
-  enum : u32 { kType = 1 };  // as in ProductParams::activations
+  enum : bool { kThree = false, kOne = true };  // terms of f32, that of f16: of the weight's type
   DEV void multiply(float* d, const u32* a, const u32* b) { mma_f16(d, a, b); }
-  DEV u32 pair(float first, float second) { return f32s_to_f16s(first, second); }
   DEV void widen(u32 v, float* to) { f16s_to_f32(v, to); }
 };
 template <>
 struct MatrixWeight<WeightBf16> {
-  enum : u32 { kType = 2 };
+  enum : bool { kThree = true, kOne = false };
   DEV void multiply(float* d, const u32* a, const u32* b) { mma_bf16(d, a, b); }
-  DEV u32 pair(float first, float second) { return f32s_to_bf16s(first, second); }
   DEV void widen(u32 v, float* to) {
     to[0] = __uint_as_float(v << 16), to[1] = __uint_as_float(v & 0xffff0000u);
   }
@@ -42,17 +40,13 @@ DEV u32 cut(float& v, u32 bits) {
   return first;
 }
 
-// Of eight rows of x at a step; Round: ProductParams::activations.
-template <class F, class X, u32 Round>
+// Of eight rows of x at a step.
+template <class F, class X>
 struct MatrixTerms {
   typedef MatrixWeight<F> W;
   enum : u32 {
-    kType = Round            ? Round
-            : sizeof(X) == 2 ? 1
-                             : 0,
-    kOwn = kType == 0 ? u32(W::kType) == 2 : kType == u32(W::kType),  // the weight's instruction
-    kAsStored = sizeof(X) == 2 && kType == 1 && kOwn,
-    kTerms = kType == 0 ? 3 : 1,
+    kTerms = sizeof(X) == 2 ? 1 : 3,
+    kOwn = kTerms == 3 ? W::kThree : W::kOne,  // the weight's instruction
     kWords = kOwn ? 2 : 4,
     kStep = 16 * sizeof(X),  // bytes of a row at a step
   };
@@ -69,23 +63,18 @@ struct MatrixTerms {
     if constexpr (sizeof(X) == 2) {
       u32 pairs[2];
       load_matrices2(shared_at(at), pairs);
-      if constexpr (kAsStored) {
+      if constexpr (kOwn) {
         v[0][0] = pairs[0], v[0][1] = pairs[1];
-        return;
+      } else {
+        f16s_to_f32(pairs[0], f), f16s_to_f32(pairs[1], f + 2);
+#pragma unroll
+        for (int i = 0; i < 4; ++i) v[0][i] = __float_as_uint(f[i]);
       }
-      f16s_to_f32(pairs[0], f), f16s_to_f32(pairs[1], f + 2);
     } else {
       const float2 a = *(const float2*)at, b = *(const float2*)(at + 32);
       f[0] = a.x, f[1] = a.y, f[2] = b.x, f[3] = b.y;
-    }
-    if constexpr (kTerms == 3) {
 #pragma unroll
       for (int term = 2; term >= 0; --term) terms_of(f, term);
-    } else if constexpr (kOwn) {
-      v[0][0] = W::pair(f[0], f[1]), v[0][1] = W::pair(f[2], f[3]);
-    } else {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) v[0][i] = __float_as_uint(rounded_to(f[i], Round));
     }
   }
   __forceinline__ void terms_of(float* f, int term) {

@@ -45,14 +45,3 @@ DEV void copy16_or_zeros(u32 to, const void* from, bool there) {
                "r"(there ? 16 : 0)
                : "memory");
 }
-// A pair, the first in the low half, to nearest even.
-DEV u32 f32s_to_f16s(float first, float second) {
-  u32 r;
-  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(second), "f"(first));
-  return r;
-}
-DEV u32 f32s_to_bf16s(float first, float second) {
-  u32 r;
-  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(second), "f"(first));
-  return r;
-}

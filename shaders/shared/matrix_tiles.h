@@ -9,8 +9,7 @@
 // takes any number of tiles of columns (columns blockIdx.y, + gridDim.y and so on). Those of many
 // rows share their stages, and a group has one tile. In both groups[0] are the parts of rows,
 // groups[1] the tiles of columns. Functions: matmul_matrix16_nk_<x>_<w>_<suffix> with x of f32 and
-// f16, w of f16 and bf16. No product by a float weight rounds its activations, so none of these
-// does, though the text that they are made of may (MatrixTerms of shaders/cuda/matrix_terms.h).
+// f16, w of f16 and bf16. No product by a float weight rounds its activations.
 #pragma once
 #include "shared/dialect.h"
 

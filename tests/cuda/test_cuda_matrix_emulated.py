@@ -25,7 +25,7 @@ def test_every_tile_has_the_bits_of_the_order(x, weight):
     done = ran(program(x, weight, ROOT / "build" / "cuda_matrix"))
     assert done.returncode == 0, done.stdout
     cases = int(re.search(r"^(\d+) cases, 0 wrong$", done.stdout, re.M)[1])
-    assert cases >= 6 * 15 * 2
+    assert cases >= 6 * 12 * 2
 
 
 # ---------------------------------------------------------------- faults

@@ -27,10 +27,8 @@ static float chain(const float* x, const float* w, unsigned K) {
   for (unsigned k = 0; k < K; ++k) sum = std::fma(x[k], w[k], sum);
   return sum;
 }
-// x: rounded as `activations` says; type: 0 f32, 1 f16, 2 bf16 of what it then has.
-static float matrix16(const float* x, const float* w, unsigned K, unsigned type) {
-  const unsigned own = kBf16 ? 2 : 1;
-  const bool three = type == 0, tf32 = three ? !kBf16 : type != own;
+static float matrix16(const float* x, const float* w, unsigned K) {
+  const bool three = !kHalfX, tf32 = kHalfX == kBf16;
   const size_t count = three ? 3 : 1;
   const auto add = [&](float sum, unsigned k0, unsigned step) {  // sixteen k
     std::vector<float> of[16], weights(16);
@@ -60,7 +58,6 @@ static float matrix16(const float* x, const float* w, unsigned K, unsigned type)
 enum Kind { kUsual, kOdd };  // odd: infinities, NaN, zeros, tiny and great values
 struct Case {
   unsigned M, K, N, groups;
-  unsigned activations = 0;
   bool bias = false;
   Kind kind = kUsual;
   unsigned shift_x = 0, shift_w = 0;
@@ -119,17 +116,15 @@ static void run(const char* name, Dim grid, unsigned threads, unsigned bytes, co
     w.wide[i] = kBf16 ? of_bf16(w.w[i]) : of_f16(w.w[i]);
   }
   for (size_t i = 0; i < bias.size(); ++i) bias[i] = value(i, 6);
-  const unsigned type = c.activations ? c.activations : kHalfX ? 1 : 0;
   std::vector<float> want(out.size()), row(c.K);
   for (unsigned m = 0; m < c.M; ++m) {
-    for (unsigned k = 0; k < c.K; ++k)
-      row[k] = rounded(widened_x(x[size_t(m) * c.K + k]), c.activations);
+    for (unsigned k = 0; k < c.K; ++k) row[k] = widened_x(x[size_t(m) * c.K + k]);
     for (unsigned n = 0; n < c.N; ++n) {
-      const float sum = matrix16(row.data(), w.wide.data() + size_t(n) * c.K, c.K, type);
+      const float sum = matrix16(row.data(), w.wide.data() + size_t(n) * c.K, c.K);
       want[size_t(m) * c.N + n] = c.bias ? sum + bias[n] : sum;
     }
   }
-  const ProductParams p = {c.M, c.K, c.N, 1, 32, 0, c.activations, 1, c.bias};
+  const ProductParams p = {c.M, c.K, c.N, 1, 32, 0, 0, 1, c.bias};
   for (bool late : {false, true}) {
     emu::late = late;
     emu::operands = {x.range(false), bias.range(false), w.w.range(true)};
@@ -148,7 +143,7 @@ static void run(const char* name, Dim grid, unsigned threads, unsigned bytes, co
 static std::vector<Case> list_of(unsigned rows, unsigned columns, unsigned warps, unsigned depth) {
   const unsigned round = 128 * (warps == 8 && rows < 64 ? 8 : 4), tail = 128 + depth + 24;
   const unsigned small = rows < 64 ? round + tail : 128 + tail;
-  std::vector<Case> list = {
+  return {
       {.M = rows, .K = small, .N = columns + 3, .groups = 1},
       {.M = 1, .K = 64, .N = 5, .groups = 1, .bias = true},
       {.M = rows + 1, .K = 576, .N = 2 * columns + 1, .groups = 2, .bias = true},
@@ -158,16 +153,10 @@ static std::vector<Case> list_of(unsigned rows, unsigned columns, unsigned warps
       {.M = 8, .K = depth + 8, .N = 21, .groups = 1, .shift_w = 3},
       {.M = 3, .K = 72, .N = 16, .groups = 1, .shift_x = 1},
       {.M = 2 * rows + 3, .K = 88, .N = 9, .groups = 1},
+      {.M = std::min(rows, 9u), .K = 408, .N = columns + 1, .groups = 1, .bias = true},
+      {.M = 8, .K = 152, .N = 8, .groups = 1, .kind = kOdd},
+      {.M = 1, .K = 80, .N = 3, .groups = 1, .shift_x = 1, .shift_w = 1},
   };
-  for (unsigned activations : {1, 2})
-    for (const Case& c : std::vector<Case>{
-             {.M = std::min(rows, 9u), .K = 408, .N = columns + 1, .groups = 1, .bias = true},
-             {.M = 8, .K = 152, .N = 8, .groups = 1, .kind = kOdd},
-             {.M = 1, .K = 80, .N = 3, .groups = 1, .shift_x = 1, .shift_w = 1}}) {
-      list.push_back(c);
-      list.back().activations = activations;
-    }
-  return list;
 }
 
 // On sm_80, and as often as a multiprocessor of sm_90 is to hold it.
@@ -177,27 +166,19 @@ static void fits(const char* name, unsigned bytes, unsigned groups) {
   ++wrong;
 }
 
-#define CALL(form, round, ...)                                                              \
+#define CALL(form, ...)                                                                     \
   [](const Given* x, const u16* w, const float* bias, float* out, const ProductParams& p) { \
-    form<FORMAT, Given, round, __VA_ARGS__>(x, w, bias, out, p);                            \
+    form<FORMAT, Given, __VA_ARGS__>(x, w, bias, out, p);                                   \
   }
-#ifdef FEW
-#define ROUNDED(...)
-#else
-#define ROUNDED(form, ...)                                \
-  if (c.activations == 1) go(CALL(form, 1, __VA_ARGS__)); \
-  if (c.activations == 2) go(CALL(form, 2, __VA_ARGS__));
-#endif
-#define RUN(form, many, suffix, rows, columns, warps, depth, ...)                           \
-  for (const Case& c : list_of(rows, columns, warps, depth)) {                              \
-    const unsigned parts = (c.M + rows - 1) / rows, tiles = (c.N + columns - 1) / columns;  \
-    const Dim grid = {parts, many ? tiles : std::min(c.groups, tiles), 1};                  \
-    const unsigned bytes =                                                                  \
-        form##_bytes(rows, columns, warps, depth, __VA_ARGS__, u32(sizeof(Given)));         \
-    fits(#suffix, bytes, many ? 8 / warps : warps / 4);                                     \
-    const auto go = [&](auto kernel) { run(#suffix, grid, 32 * warps, bytes, c, kernel); }; \
-    if (c.activations == 0) go(CALL(form, 0, rows, columns, warps, depth, __VA_ARGS__));    \
-    ROUNDED(form, rows, columns, warps, depth, __VA_ARGS__)                                 \
+#define RUN(form, many, suffix, rows, columns, warps, depth, ...)                          \
+  for (const Case& c : list_of(rows, columns, warps, depth)) {                             \
+    const unsigned parts = (c.M + rows - 1) / rows, tiles = (c.N + columns - 1) / columns; \
+    const Dim grid = {parts, many ? tiles : std::min(c.groups, tiles), 1};                 \
+    const unsigned bytes =                                                                 \
+        form##_bytes(rows, columns, warps, depth, __VA_ARGS__, u32(sizeof(Given)));        \
+    fits(#suffix, bytes, many ? 8 / warps : warps / 4);                                    \
+    run(#suffix, grid, 32 * warps, bytes, c,                                               \
+        CALL(form, rows, columns, warps, depth, __VA_ARGS__));                             \
   }
 #define FEW_ROWS(...) RUN(matrix_few, false, __VA_ARGS__)
 #define MANY_ROWS(...) RUN(matrix_many, true, __VA_ARGS__)

@@ -98,14 +98,3 @@ DEV void load_matrices2(u32 at, u32* to) {
 DEV void copy16_or_zeros(u32 to, const void* from, bool there) {
   emu::copy(to, there ? from : nullptr, 16);
 }
-DEV u32 f32s_to_f16s(float first, float second) {
-  const auto bits = [](float v) { return u32(__builtin_bit_cast(u16, _Float16(v))); };
-  return bits(first) | bits(second) << 16;
-}
-DEV u32 f32s_to_bf16s(float first, float second) {
-  const auto bits = [](float v) {
-    const u32 b = __float_as_uint(v);
-    return v != v ? 0x7fffu : (b + 0x7fff + (b >> 16 & 1)) >> 16;
-  };
-  return bits(first) | bits(second) << 16;
-}
