@@ -66,6 +66,7 @@ part_bench() {
   for form in serial plain-edges matrix; do
     timeout "$limit" "$python" benchmarks/gpu_rows.py --$form --rounds 20 >"$out/rows_$form.jsonl" 2>>"$out/rows.log" || failed+=("rows_$form")
   done
+  timeout "$limit" "$python" benchmarks/gpu_pairs.py >"$out/rows_pairs.jsonl" 2>>"$out/rows.log" || failed+=(rows_pairs)
 }
 part_report() { "$python" benchmarks/gpu_report.py "$out" "$commit"; }
 

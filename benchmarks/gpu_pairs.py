@@ -3,9 +3,9 @@ gpu_pairs.py [--rounds N] [--shapes KxN,...] [--most N].
 
 Products of one f32 row by f16 weights, as many behind one another as no cache holds and half of
 them; so each form has a time for one more product (`us`) and one for a submission without any
-(`fixed_us`). Forms: nodes that overlap, plain edges, and torch in a CUDA graph where it is
-installed. Products stand beside each other, or each reads the one before (`chain`), whose weights
-are [n, k] and [k, n] in turn.
+(`fixed_us`). Forms: nodes that overlap, plain edges, matrix units, and torch in a CUDA graph where
+it is installed. Products stand beside each other, or each reads the one before (`chain`); there
+the weights are [n, k] and [k, n] in turn.
 """
 
 import argparse
@@ -15,6 +15,7 @@ import time
 
 import accel
 from accel import tensor as T
+from gpu_torch import torch_replay
 from submit_cost import bind
 
 SHAPES = "4096x4096,4096x12288,12288x4096,4096x151936"
@@ -40,32 +41,6 @@ def products(device, k: int, n: int, count: int, chain: bool):
     return plan, *bind(plan, device)
 
 
-def torch_replay(k: int, n: int, count: int):
-    """A call that replays such products and waits; None without torch."""
-    try:
-        import torch
-    except ImportError:
-        return None
-    x = torch.zeros(1, k, dtype=torch.float16, device="cuda")
-    weights = [torch.zeros(k, n, dtype=torch.float16, device="cuda") for _ in range(count)]
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        for w in weights[:3]:
-            x @ w
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        kept = [x @ w for w in weights]
-
-    def replay() -> None:
-        graph.replay()
-        torch.cuda.synchronize()
-
-    replay.kept = kept
-    return replay
-
-
 def alternated(calls: dict, rounds: int) -> dict:
     """Median microseconds of each call, all of them in every round."""
     times = {name: [] for name in calls}
@@ -86,7 +61,7 @@ def measure(devices: dict, k: int, n: int, most: int, chain: bool, rounds: int) 
             name: lambda plan=plan, bound=bound: plan.submit(bound).wait()
             for name, (plan, bound, _) in made.items()
         }
-        if not chain and (replay := torch_replay(k, n, count)):
+        if not chain and (replay := torch_replay(1, k, n, count)):
             calls["torch"] = replay
         found.append(alternated(calls, rounds))
         for plan, _, ports in made.values():
@@ -97,7 +72,7 @@ def measure(devices: dict, k: int, n: int, most: int, chain: bool, rounds: int) 
         each = (found[1][name] - found[0][name]) / (counts[1] - counts[0])
         row = {"form": name, "k": k, "n": n, "chain": chain, "count": most}
         fixed = found[1][name] - each * counts[1]
-        print(json.dumps(row | {"us": each, "fixed_us": fixed}), flush=True)
+        print(json.dumps(row | {"bench": "pair", "us": each, "fixed_us": fixed}), flush=True)
 
 
 def main() -> None:
@@ -106,7 +81,11 @@ def main() -> None:
     parser.add_argument("--shapes", default=SHAPES)
     parser.add_argument("--most", type=int, default=16, help="products of a submission, at most")
     options = parser.parse_args()
-    devices = {"overlap": accel.open_cuda(), "plain": accel.open_cuda(overlap=False)}
+    devices = {
+        "overlap": accel.open_cuda(),
+        "plain": accel.open_cuda(overlap=False),
+        "matrix": accel.open_cuda(matrix=True),
+    }
     for shape in options.shapes.split(","):
         k, n = (int(v) for v in shape.split("x"))
         most = max(4, min(options.most, CACHE_BYTES // (2 * k * n) * 2) // 4 * 4)

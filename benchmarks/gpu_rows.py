@@ -25,6 +25,7 @@ from accel.llm.models.graph import Graph, Step
 from accel.llm.models.llama import Llama
 from accel.llm.models.rope import Rope
 from accel.llm.weights import Held, Part
+from gpu_torch import torch_replay
 from submit_cost import NARROW, bind, llama, measure, narrow_plan
 
 SMALL = {"layers": 30, "hidden": 576, "ffn": 1536, "heads": 9, "kv_heads": 3, "head_dim": 64}
@@ -115,30 +116,14 @@ def many(device, m: int, k: int, n: int, rounds: int) -> None:
 
 
 def torch_products(m: int, k: int, n: int, count: int, rounds: int, dtype: str) -> dict:
-    try:
-        import torch
-    except ImportError:
+    replay = torch_replay(m, k, n, count, dtype)
+    if replay is None:
         return {}
-    of = {"f16": torch.float16, "bf16": torch.bfloat16}[dtype]
-    x = torch.zeros(m, k, dtype=of, device="cuda")
-    weights = [torch.zeros(k, n, dtype=of, device="cuda") for _ in range(count)]
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        for w in weights[:3]:
-            x @ w
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        kept = [x @ w for w in weights]
     times = []
     for _ in range(rounds):
-        torch.cuda.synchronize()
         begin = time.perf_counter()
-        graph.replay()
-        torch.cuda.synchronize()
+        replay()
         times.append((time.perf_counter() - begin) / count)
-    del kept
     us = statistics.median(times) * 1e6
     return {"torch_us": us, "torch_gb_s": 2 * k * n / us / 1e3}
 
