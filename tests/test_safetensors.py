@@ -81,6 +81,8 @@ def test_as_the_safetensors_package_writes(tmp_path):
         (file_of({"a": entry([2**40, 2**40], 0, 8)}, bytes(8)), "which no tensor can have"),
         (file_of({"a": entry([3], 0, 8)}, bytes(8)), "needs 12 for F32[3]"),
         (file_of(GOOD, bytes(15)), "'b' ends at byte"),
+        (file_of(GOOD, bytes(17)), "the last tensor ends at byte"),
+        (file_of({}, bytes(1)), "the last tensor ends at byte 10 of 11"),
         (file_of({"a": entry([2], 0, 8), "b": entry([2], 4, 12)}, bytes(12)), "'b' overlaps"),
     ],
 )

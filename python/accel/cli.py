@@ -26,8 +26,22 @@ class _Parser(argparse.ArgumentParser):
         self.exit(USAGE, f"{self.prog}: error: {message}\n")
 
 
+class _Version(argparse.Action):
+    """Imports the package only where it is asked for."""
+
+    def __init__(self, option_strings, dest, **options):
+        super().__init__(option_strings, dest=argparse.SUPPRESS, nargs=0, **options)
+
+    def __call__(self, parser, *_):
+        import accel
+
+        print(f"accel {accel.__version__}")
+        parser.exit()
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="accel", description="Run language models from checkpoints.")
+    parser.add_argument("--version", action=_Version, help="print the version")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     generate = commands.add_parser("generate", help="write text that follows a prompt")
     _model_flags(generate)
@@ -69,9 +83,9 @@ def _generate_flags(parser: argparse.ArgumentParser) -> None:
     add("--chat", action="store_true", help="put the prompt into the model's chat template")
     add("--max-tokens", type=int, default=128, metavar="N", help="the most tokens to make (128)")
     add("--temperature", type=float, default=0.0, metavar="T", help="0 takes the likeliest (0)")
-    add("--top-k", type=int, default=0, metavar="K", help="draw from the K likeliest (0: off)")
-    add("--top-p", type=float, default=0.0, metavar="P", help="draw from the nucleus P (0: off)")
-    add("--seed", type=int, default=0, metavar="S", help="of the random draws (0)")
+    add("--top-k", type=int, metavar="K", help="draw from the K likeliest (0: off)")
+    add("--top-p", type=float, metavar="P", help="draw from the nucleus P (0: off)")
+    add("--seed", type=int, metavar="S", help="of the random draws (0)")
     add("--stop", action="append", default=[], metavar="TEXT", help="end before this text")
     add("--ignore-eos", action="store_true", help="go on after the end of the text")
 
@@ -121,7 +135,7 @@ def _open_device(args: argparse.Namespace):
             if n.backend == args.device:
                 why = f"{n.stage}: {n.error}"
                 raise accel.UnsupportedError(f"the {n.backend} device is not available ({why})")
-        known = ", ".join(backends)
+        known = ", ".join(sorted({*backends, *(n.backend for n in found.notes)}))
         raise accel.UnsupportedError(f"device is {args.device!r} and must be one of: {known}")
     if args.device == "cpu":
         return accel.open_cpu(threads=args.threads)
@@ -176,10 +190,14 @@ def _generate(args: argparse.Namespace) -> None:
     import accel
     from accel.tensor import SamplingOptions
 
+    drawn = {"--top-k": args.top_k, "--top-p": args.top_p, "--seed": args.seed}
     options = SamplingOptions(
-        temperature=args.temperature, top_k=args.top_k, top_p=args.top_p, exact=True
+        temperature=args.temperature, top_k=args.top_k or 0, top_p=args.top_p or 0.0, exact=True
     )
     options.validate()
+    idle = ", ".join(flag for flag, value in drawn.items() if value is not None)
+    if idle and args.temperature == 0:
+        raise accel.AttrError(f"generate: {idle} given, --temperature is 0: nothing is drawn")
     if not args.prompt:
         raise accel.AttrError("generate: prompt is empty and must hold text")
     with _model(args) as model:
@@ -189,7 +207,7 @@ def _generate(args: argparse.Namespace) -> None:
             ids,
             args.max_tokens,
             sampling=options,
-            seed=args.seed,
+            seed=args.seed or 0,
             stop=args.stop,
             ignore_eos=args.ignore_eos,
         )

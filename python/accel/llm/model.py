@@ -393,6 +393,9 @@ class Model:
         if self._owned_device is not None:
             self._owned_device.close()
 
+    def __reduce__(self):
+        raise TypeError("a Model holds memory of its device and cannot be copied; load it again")
+
     def __enter__(self) -> Model:
         return self
 

@@ -126,7 +126,9 @@ class SafeTensors:
             info = self._place(path, name, entry, base, file.size, shard)
             self.tensors[name] = info
             found.append(info)
-        self._check_apart(path, found, base)
+        end = self._check_apart(path, found, base)
+        if end != file.size:
+            raise format_error(path, f"the last tensor ends at byte {end} of {file.size}")
 
     def _place(self, path, name: str, entry, base: int, size: int, shard: int) -> TensorInfo:
         def bad(message: str):
@@ -152,13 +154,15 @@ class SafeTensors:
             raise bad(f"has {end - begin} bytes at offset {base + begin} and {need}")
         return TensorInfo(name, None, dtype, tuple(shape), base + begin, end - begin, shard)
 
-    def _check_apart(self, path, found: list[TensorInfo], base: int) -> None:
+    def _check_apart(self, path, found: list[TensorInfo], base: int) -> int:
+        """Where the last tensor ends."""
         end, owner = base, "the header"
         for t in sorted(found, key=lambda t: t.offset):
             if t.offset < end:
                 message = f"tensor {t.name!r} overlaps {owner} at offset {t.offset}"
                 raise format_error(path, message)
             end, owner = t.offset + t.bytes, f"tensor {t.name!r}"
+        return end
 
     # ------------------------------------------------------------------ members
     def blocks(self, name: str) -> np.ndarray:

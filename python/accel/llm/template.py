@@ -17,7 +17,7 @@ def need(module: str):
     try:
         return __import__(module, fromlist=["_"])
     except ImportError as e:
-        raise ImportError(f"accel.llm needs {module}: pip install 'accel-tensor[llm]'") from e
+        raise ImportError(f"accel.llm needs {module}: pip install {module}") from e
 
 
 class ChatTemplate:
