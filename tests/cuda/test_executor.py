@@ -679,6 +679,15 @@ def test_the_order_of_what_no_edge_orders_changes_no_bit(device):
 
 # ---------------------------------------------------------------- kernels of CUDA alone
 
+RAN = """
+print(plan.explain())
+ports = {p.name: device.new_buffer(p.dtype, int(np.prod(p.shape))) for p in plan.ports()}
+for wait in (1, 2):
+    plan.submit(ports).wait()
+lib = ctypes.CDLL("libcuda.so.1")
+lib.fakecuda_ran_text.restype = lib.fakecuda_fault_text.restype = ctypes.c_char_p
+print("ran", lib.fakecuda_ran_text().decode().split("\\n"), lib.fakecuda_fault_text())
+"""
 ALONE = """
 import ctypes, accel, numpy as np
 from accel import tensor as T
@@ -689,13 +698,6 @@ for n in (8200, 2056):
     x = T.matmul(x, b.weight(f"w{n}", accel.F16, [n, x.shape[1]]), w_order="nk")
 b.output("y", x)
 plan = b.compile()
-print(plan.explain())
-ports = {p.name: device.new_buffer(p.dtype, int(np.prod(p.shape))) for p in plan.ports()}
-for wait in (1, 2):
-    plan.submit(ports).wait()
-lib = ctypes.CDLL("libcuda.so.1")
-lib.fakecuda_ran_text.restype = lib.fakecuda_fault_text.restype = ctypes.c_char_p
-print("ran", lib.fakecuda_ran_text().decode().split("\\n"), lib.fakecuda_fault_text())
 """
 
 
@@ -704,7 +706,7 @@ def test_a_launch_gives_memory_of_a_group_and_no_more_groups_than_fit(group_byte
     """The stand-in runs no such kernel; it sees what it is given, on two multiprocessors."""
     env = {**os.environ, "FAKECUDA_GROUP_BYTES": str(group_bytes)}
     done = subprocess.run(
-        [sys.executable, "-c", ALONE], env=env, capture_output=True, text=True, check=True
+        [sys.executable, "-c", ALONE + RAN], env=env, capture_output=True, text=True, check=True
     )
     explained, ran = done.stdout.rsplit("ran", 1)
     row = "matmul_nk_f32_f16_ring needs more memory of a group than the device has"
@@ -738,20 +740,13 @@ b.output("plain", T.matmul(few, w[2], w_order="nk"))
 plan = b.compile()
 for s in plan.selections():
     print("chosen", s.kernel, "|", s.reason, "|", s.rejected)
-print(plan.explain())
-ports = {p.name: device.new_buffer(p.dtype, int(np.prod(p.shape))) for p in plan.ports()}
-for wait in (1, 2):
-    plan.submit(ports).wait()
-lib = ctypes.CDLL("libcuda.so.1")
-lib.fakecuda_ran_text.restype = lib.fakecuda_fault_text.restype = ctypes.c_char_p
-print("ran", lib.fakecuda_ran_text().decode().split("\\n"), lib.fakecuda_fault_text())
 """
 
 
 def matrix_of(asked: bool, group_bytes: int):
     """What the device says, the selections, what was launched."""
     done = subprocess.run(
-        [sys.executable, "-c", MATRIX.replace("ASKED", str(asked))],
+        [sys.executable, "-c", MATRIX.replace("ASKED", str(asked)) + RAN],
         env={**os.environ, "FAKECUDA_GROUP_BYTES": str(group_bytes)},
         capture_output=True,
         text=True,
